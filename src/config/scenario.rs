@@ -1,0 +1,390 @@
+//! The validated plan of one replay: what `spica replay` runs and what every trial of a search becomes.
+
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// One deployment under one workload.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Scenario {
+    /// The root of every random stream of the run.
+    pub seed: u64,
+    /// What serves.
+    pub deployment: Deployment,
+    /// What is asked of it.
+    pub workload: WorkloadConfig,
+    /// The bounds a request has to meet to count as good.
+    pub sla: Option<Sla>,
+    /// The run stops before the first event later than this; events at exactly this time still happen.
+    pub max_sim_time_ms: Option<f64>,
+}
+
+/// What serves the requests.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Deployment {
+    /// One pool or two.
+    pub mode: DeploymentMode,
+    /// How requests are spread over the workers of a pool.
+    pub router: PolicyConfig,
+    /// The autoscaler, if any.
+    pub planner: Option<PolicyConfig>,
+    /// The only pool of [`DeploymentMode::Agg`].
+    pub agg: Option<Pool>,
+    /// The prefill pool of [`DeploymentMode::Disagg`].
+    pub prefill: Option<Pool>,
+    /// The decode pool of [`DeploymentMode::Disagg`].
+    pub decode: Option<Pool>,
+    /// How KV blocks travel from prefill to decode workers.
+    pub kv_transfer: KvTransfer,
+}
+
+/// Whether prefill and decode share workers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum DeploymentMode {
+    /// Prefill and decode in separate pools.
+    Disagg,
+    /// One pool does both.
+    Agg,
+}
+
+/// A policy by name with the fields it was given, kept until the registry turns them into the policy.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PolicyConfig {
+    /// The name under which the policy is registered.
+    pub policy: String,
+    /// Its own fields, as written.
+    #[serde(flatten)]
+    pub fields: serde_json::Map<String, serde_json::Value>,
+    /// Where it was written, for error messages: `scenario.yaml:7: deployment.router`.
+    #[serde(skip)]
+    pub location: String,
+}
+
+/// The workers of one role; all alike.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Pool {
+    /// Workers present at the start.
+    pub workers: u32,
+    /// Attention-data-parallel ranks per worker.
+    pub dp_size: u32,
+    /// GPUs per rank.
+    pub tensor_parallel_size: u32,
+    /// How long a worker that is added later takes to start, in seconds.
+    pub startup_time_s: f64,
+    /// The engine that each rank runs.
+    pub engine: EngineOptions,
+    /// How long its passes take.
+    pub timing: TimingConfig,
+}
+
+impl Pool {
+    /// GPUs that one worker occupies.
+    pub fn gpus_per_worker(&self) -> u32 {
+        self.dp_size * self.tensor_parallel_size
+    }
+}
+
+/// Options of one engine rank, under the names and with the defaults of the reference.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct EngineOptions {
+    /// Whose scheduler is modelled.
+    pub backend: Backend,
+    /// Tokens per KV block.
+    pub block_size: u32,
+    /// KV blocks per rank.
+    pub num_gpu_blocks: u32,
+    /// Requests that may run at a time; `None` is unbounded.
+    pub max_num_seqs: Option<u32>,
+    /// Tokens that one pass may compute; `None` is unbounded.
+    pub max_num_batched_tokens: Option<u32>,
+    /// Longest sequence in tokens, prompt and output together.
+    pub max_model_len: Option<u32>,
+    /// Whether finished blocks may be reused by later prompts.
+    pub enable_prefix_caching: bool,
+    /// Whether a prompt may be computed in several passes.
+    pub enable_chunked_prefill: bool,
+    /// Which running request gives way when blocks run out.
+    pub preemption_mode: PreemptionMode,
+    /// Which unreferenced block goes first.
+    pub kv_eviction_policy: KvEvictionPolicy,
+    /// Divides every pass; 1 changes nothing.
+    pub speedup_ratio: f64,
+    /// Divides the decode part of a pass beside `speedup_ratio`.
+    pub decode_speedup_ratio: f64,
+    /// Prefill is scheduled in every n-th pass of a data-parallel group only.
+    pub prefill_schedule_interval: u32,
+    /// Decode passes between two prefill passes (SGLang).
+    pub prefill_decode_interval: u32,
+    /// Draft tokens per step of speculative decoding.
+    pub aic_nextn: Option<u32>,
+    /// Acceptance rate of each draft token.
+    pub aic_nextn_accept_rates: Option<Vec<f64>>,
+    /// Seed of the acceptance draws.
+    pub aic_mtp_seed: u64,
+    /// Whether the pass that completes a prompt is also charged a decode step for that request.
+    pub first_token_decode: bool,
+    /// Share of GPU memory the engine may use; sizes the KV cache when a memory model does.
+    pub gpu_memory_utilization: f64,
+    /// SGLang's own options.
+    pub sglang: SglangOptions,
+}
+
+/// Whose scheduler an engine models.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Backend {
+    /// vLLM.
+    Vllm,
+    /// SGLang.
+    Sglang,
+    /// TensorRT-LLM.
+    Trtllm,
+}
+
+/// Which running request gives way when blocks run out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum PreemptionMode {
+    /// The one admitted last.
+    Lifo,
+    /// The one admitted first.
+    Fifo,
+}
+
+/// Which unreferenced block is evicted first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum KvEvictionPolicy {
+    /// The one released longest ago.
+    Lru,
+    /// The one whose next use lies farthest ahead in the workload.
+    Belady,
+}
+
+/// Options that only an SGLang-like engine has.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct SglangOptions {
+    /// Order of the waiting queue.
+    pub schedule_policy: SglangSchedulePolicy,
+    /// Prompt tokens that one prefill pass may take.
+    pub max_prefill_tokens: u32,
+    /// Longest chunk of a prompt.
+    pub chunked_prefill_size: u32,
+    /// Output tokens an admission sets aside at most.
+    pub clip_max_new_tokens: u32,
+    /// Scales the share of its output that a running request is assumed to still need.
+    pub schedule_conservativeness: f64,
+}
+
+/// Order of an SGLang-like waiting queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum SglangSchedulePolicy {
+    /// First come, first served.
+    Fifo,
+    /// Longest cached prefix first.
+    Lpm,
+}
+
+/// What prices a pass.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "model", rename_all = "lowercase")]
+pub enum TimingConfig {
+    /// The reference's built-in polynomial.
+    Polynomial,
+    /// A constant for each phase.
+    Fixed {
+        /// A pass with prompt tokens, in milliseconds.
+        prefill_ms: f64,
+        /// A pass with decoding requests, in milliseconds.
+        decode_ms: f64,
+    },
+    /// A measured grid.
+    Grid {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A named profile of model, hardware and backend.
+    Profile {
+        /// Hugging Face name of the model.
+        model_name: Option<String>,
+        /// Name of the hardware.
+        hardware_sku: Option<String>,
+        /// Backend version; the newest trustworthy one when absent.
+        backend_version: Option<String>,
+        /// Tensor parallelism of the experts.
+        moe_tp: Option<u32>,
+        /// Expert parallelism.
+        moe_ep: Option<u32>,
+    },
+}
+
+/// How KV blocks travel from prefill to decode workers.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct KvTransfer {
+    /// Fixed delay, counted only where there is no bandwidth, in milliseconds.
+    pub latency_ms: f64,
+    /// Link bandwidth in 1e9 bytes per second.
+    pub bandwidth_gbps: Option<f64>,
+    /// KV bytes of one token.
+    pub bytes_per_token: Option<u64>,
+    /// Which tokens travel.
+    pub timing: KvTransferTiming,
+}
+
+/// Which tokens a KV transfer moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum KvTransferTiming {
+    /// The whole prompt.
+    FullPrompt,
+    /// The blocks that the destination does not hold yet.
+    DestinationMissing,
+}
+
+/// The bounds a completed request has to meet, all that are set, each inclusive.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Sla {
+    /// Time to first token, in milliseconds.
+    pub ttft_ms: Option<f64>,
+    /// Mean gap between tokens, in milliseconds.
+    pub itl_ms: Option<f64>,
+    /// Arrival to last token, in milliseconds.
+    pub e2e_ms: Option<f64>,
+}
+
+/// What is asked of the deployment: exactly one load shape.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct WorkloadConfig {
+    /// Where the requests come from.
+    pub source: WorkloadSource,
+    /// Closed loop: requests (or sessions) in flight at most. `None` is open loop.
+    pub concurrency: Option<u32>,
+    /// Arrivals and think times of an open loop are divided by this: 2 means twice the traffic.
+    pub arrival_speedup_ratio: f64,
+    /// What becomes of file rows that ask for no output.
+    pub zero_output: ZeroOutput,
+    /// Turns every repair and drop into a refusal.
+    pub strict: bool,
+}
+
+/// Where requests come from.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WorkloadSource {
+    /// A Mooncake JSONL file, plain or gzip.
+    Trace {
+        /// The file, already resolved against the configuration's folder.
+        path: PathBuf,
+        /// Tokens that one hash id stands for.
+        block_size: u32,
+        /// Unit of its time stamps.
+        time_unit: TraceTimeUnit,
+        /// Only the first rows, when set.
+        max_requests: Option<u32>,
+    },
+    /// Generated requests, all of one size.
+    Synthetic(Synthetic),
+    /// Requests written out in the scenario.
+    Requests {
+        /// In file order.
+        requests: Vec<InlineRequest>,
+        /// Tokens that one hash id stands for.
+        block_size: u32,
+    },
+}
+
+/// Generated requests, all of one size.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Synthetic {
+    /// Prompt tokens.
+    pub isl: u32,
+    /// Output tokens.
+    pub osl: u32,
+    /// Sessions (with one turn each: requests).
+    pub count: u32,
+    /// Requests per second of an open loop.
+    pub request_rate: Option<f64>,
+    /// How arrivals of an open loop are spread.
+    pub arrival: Arrival,
+    /// Share of a prompt's blocks that comes from its group, 0 to 1.
+    pub shared_prefix_ratio: f64,
+    /// Groups of sessions with a common prefix.
+    pub num_prefix_groups: u32,
+    /// Turns of each session.
+    pub turns_per_session: u32,
+    /// Think time before each further turn, in milliseconds.
+    pub inter_turn_delay_ms: f64,
+}
+
+/// How arrivals are spread in time.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Arrival {
+    /// The process.
+    pub process: ArrivalProcess,
+    /// Seed of its draws.
+    pub seed: u64,
+}
+
+/// A process of arrivals with a given mean rate.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ArrivalProcess {
+    /// Equal gaps.
+    Fixed,
+    /// Exponential gaps.
+    Poisson,
+    /// Gamma gaps: `smoothness` is their shape, 1 being Poisson and more being more regular.
+    Gamma {
+        /// Shape of the gap distribution.
+        smoothness: f64,
+    },
+    /// Everything at time 0.
+    Burst,
+}
+
+/// A request written out in a scenario.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct InlineRequest {
+    /// Its name; `request_<n>` when absent.
+    pub id: Option<String>,
+    /// Arrival in milliseconds, used as it is; absent for the later turns of a session.
+    pub arrival_ms: Option<f64>,
+    /// Prompt tokens; from the ids when absent.
+    pub input_length: Option<u32>,
+    /// Output tokens.
+    pub output_length: u32,
+    /// Identity of consecutive prompt chunks of `trace_block_size` tokens.
+    pub hash_ids: Option<Vec<u64>>,
+    /// The prompt's tokens, in place of `hash_ids`.
+    pub input_token_ids: Option<Vec<u32>>,
+    /// Groups requests into the turns of one session.
+    pub session_id: Option<String>,
+    /// Think time before this turn, in milliseconds.
+    pub delay_ms: Option<f64>,
+    /// The data-parallel rank that has to take it.
+    pub dp_rank: Option<u32>,
+}
+
+/// Unit of a trace's time stamps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum TraceTimeUnit {
+    /// Milliseconds.
+    Ms,
+    /// Seconds.
+    S,
+}
+
+/// What becomes of file rows that ask for no output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ZeroOutput {
+    /// Dropped and counted.
+    Drop,
+    /// Kept: the prompt is computed, nothing is generated.
+    PrefillOnly,
+}

@@ -1,0 +1,1 @@
+//! One inference engine: its scheduler and its KV cache.

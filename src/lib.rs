@@ -1,0 +1,25 @@
+//! Which deployment of a language model should serve this traffic?
+//!
+//! The map of the house, from the bottom up; a module may use those above it in this list only:
+//!
+//! - [`simulation`]: actors exchanging messages on a virtual clock. Knows nothing of language models.
+//! - [`workload`]: requests, their prompts as shared prefixes, trace formats and generators.
+//! - [`timing`]: how long a forward pass takes.
+//! - [`engine`]: one inference engine: its scheduler and its KV cache; it has no clock of its own.
+//! - [`serving`]: the simulated actors (client, router, workers) and the messages between them.
+//! - [`search`]: studies that propose deployments, replay them and rank the answers.
+//! - [`cli`]: the command line.
+//!
+//! Beside them, as data that the others fill or read: [`config`] (YAML to a validated plan), [`report`] (what a
+//! replay recorded and the figures made from it) and [`registry`] (the names under which policies are known).
+
+pub mod cli;
+pub mod config;
+pub mod engine;
+pub mod registry;
+pub mod report;
+pub mod search;
+pub mod serving;
+pub mod simulation;
+pub mod timing;
+pub mod workload;

@@ -1,0 +1,3 @@
+//! What a replay recorded and the figures made from it.
+
+pub mod record;

@@ -1,0 +1,134 @@
+//! What a replay leaves behind: raw stamps and counters, from which every figure is made.
+
+use crate::simulation::{SimDuration, SimTime};
+
+/// The whole record of one replay.
+#[derive(Clone, Debug, Default)]
+pub struct RunRecord {
+    /// One entry per request of the workload, by request number.
+    pub requests: Vec<RequestRecord>,
+    /// One timeline per worker rank.
+    pub timelines: Vec<PassTimeline>,
+    /// The pools, in the order prefill, decode or agg.
+    pub pools: Vec<PoolRecord>,
+    /// Counters over all workers.
+    pub counters: Counters,
+    /// Time of the last event.
+    pub end: SimTime,
+}
+
+/// What happened to one request. A time that did not happen is `None`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RequestRecord {
+    /// How it ended.
+    pub status: Status,
+    /// Output tokens that left.
+    pub output_tokens: u32,
+    /// Prompt tokens reused from the cache at the first admission.
+    pub first_reused_tokens: u32,
+    /// Prompt tokens reused from the cache, the most over all admissions.
+    pub max_reused_tokens: u32,
+    /// Times it was admitted to a batch.
+    pub admissions: u32,
+    /// Worker rank that computed the prompt, in a disaggregated fleet.
+    pub prefill_worker: Option<u32>,
+    /// Worker rank that generated (aggregated workers count here).
+    pub decode_worker: Option<u32>,
+    /// Arrival: the scheduled time in an open loop, the release in a closed one.
+    pub arrival: Option<SimTime>,
+    /// When the router handed it to a worker.
+    pub dispatched: Option<SimTime>,
+    /// First admission to a batch.
+    pub first_admit: Option<SimTime>,
+    /// First output token.
+    pub first_token: Option<SimTime>,
+    /// Second output token.
+    pub second_token: Option<SimTime>,
+    /// Latest output token.
+    pub last_token: Option<SimTime>,
+    /// End, whatever the status.
+    pub terminal: Option<SimTime>,
+}
+
+/// How a request ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Status {
+    /// Never arrived: the run ended first.
+    #[default]
+    Absent,
+    /// Arrived and was still waiting or running when the run ended.
+    Unfinished,
+    /// Refused by an engine that could never run it.
+    Rejected,
+    /// Ran to its end.
+    Completed,
+}
+
+/// When the passes of one worker rank ended, and how many completed requests have a token gap at each.
+///
+/// A gap *at* pass `p` is the time from the end of pass `p - 1` to the end of pass `p`, for a request with a token in
+/// both. Tokens of one request that are not from neighbouring passes (preemption) leave a loose gap instead.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PassTimeline {
+    /// End of each pass, not decreasing.
+    pub ends: Vec<SimTime>,
+    /// Difference array of the number of gaps at each pass: the running sum up to and including `p` is the number of
+    /// completed requests with a gap at `p`. Shorter than or as long as `ends`, plus one.
+    pub gap_changes: Vec<i32>,
+    /// Gaps of completed requests between passes that are not neighbours.
+    pub loose_gaps: Vec<SimDuration>,
+}
+
+impl PassTimeline {
+    /// Counts the gaps of a completed request that had a token in every pass from `first` to `last`.
+    pub fn add_gaps(&mut self, first: u32, last: u32) {
+        if first == last {
+            return;
+        }
+        let end = last as usize + 1;
+        if self.gap_changes.len() <= end {
+            self.gap_changes.resize(end + 1, 0);
+        }
+        self.gap_changes[first as usize + 1] += 1;
+        self.gap_changes[end] -= 1;
+    }
+}
+
+/// What the workers of one role cost.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PoolRecord {
+    /// Prefill pools are reported apart; aggregated pools count as decode.
+    pub role: Role,
+    /// GPUs of one worker.
+    pub gpus_per_worker: u32,
+    /// Integral of provisioned workers (starting, serving and draining) over the run, in whole nanoseconds.
+    pub worker_ns: u128,
+}
+
+/// What a worker does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// Prefill and decode.
+    Agg,
+    /// Prompts only.
+    Prefill,
+    /// Generation only.
+    Decode,
+}
+
+/// Counters over all workers of a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Counters {
+    /// Passes in which at least one request was scheduled.
+    pub passes: u64,
+    /// Running requests that had to give up their blocks.
+    pub preemptions: u64,
+    /// Blocks whose content was given up for another.
+    pub evictions: u64,
+    /// Tokens scheduled by prefill work in completed passes, recomputation included.
+    pub committed_prefill_tokens: u64,
+    /// Routing decisions with more than one best worker.
+    pub router_ties: u64,
+}

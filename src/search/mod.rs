@@ -1,0 +1,1 @@
+//! Studies that propose deployments, replay them and rank the answers.
