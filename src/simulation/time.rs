@@ -105,7 +105,7 @@ impl SimDuration {
 fn round_to_ns(seconds: f64) -> u64 {
     const FRACTION_BITS: u32 = 52;
     let bits = seconds.to_bits();
-    let exponent = (bits >> FRACTION_BITS) as i32;
+    let exponent = (bits >> FRACTION_BITS & 0x7ff) as i32;
     let fraction = bits & ((1 << FRACTION_BITS) - 1);
     if exponent == 0 {
         return 0;

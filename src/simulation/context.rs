@@ -1,0 +1,109 @@
+//! What an actor may do while it handles an event.
+
+use std::collections::VecDeque;
+
+use super::actor::{ActorId, Address, Protocol};
+use super::agenda::{Agenda, Class};
+use super::random::{ActorRng, stream};
+use super::time::SimTime;
+use super::wake_table::WakeTable;
+
+/// Everything of a run except the actors, so that one actor and the rest can be borrowed side by side.
+pub(super) struct Core<P: Protocol> {
+    pub(super) now: SimTime,
+    pub(super) agenda: Agenda<P::Message>,
+    pub(super) wakes: WakeTable,
+    /// Messages of the present instant, first in first out.
+    pub(super) lane: VecDeque<(ActorId, P::Message)>,
+    pub(super) record: P::Record,
+    pub(super) seed: u64,
+    pub(super) paths: Vec<String>,
+    pub(super) streams: Vec<Option<Box<ActorRng>>>,
+    pub(super) failure: Option<(ActorId, String)>,
+}
+
+impl<P: Protocol> Core<P> {
+    pub(super) fn new(seed: u64, record: P::Record) -> Self {
+        Self {
+            now: SimTime::ZERO,
+            agenda: Agenda::new(),
+            wakes: WakeTable::new(),
+            lane: VecDeque::new(),
+            record,
+            seed,
+            paths: Vec::new(),
+            streams: Vec::new(),
+            failure: None,
+        }
+    }
+}
+
+/// The world as one actor sees it while it handles an event.
+pub struct Context<'a, P: Protocol> {
+    pub(super) core: &'a mut Core<P>,
+    pub(super) me: ActorId,
+}
+
+impl<P: Protocol> Context<'_, P> {
+    /// The present time.
+    pub fn now(&self) -> SimTime {
+        self.core.now
+    }
+
+    /// The actor that handles the event.
+    pub fn me(&self) -> ActorId {
+        self.me
+    }
+
+    /// The path under which this actor was reserved.
+    pub fn path(&self) -> &str {
+        &self.core.paths[self.me.0 as usize]
+    }
+
+    /// Sends a message within the present instant, ahead of everything that is scheduled.
+    pub fn send<I: Into<P::Message>>(&mut self, to: Address<I>, message: I) {
+        self.core.lane.push_back((to.actor, message.into()));
+    }
+
+    /// Schedules a message. At the present time it still comes after everything in the lane and before later classes.
+    ///
+    /// # Panics
+    /// If `time` lies before [`Context::now`]; the past is settled.
+    pub fn send_at<I: Into<P::Message>>(&mut self, time: SimTime, class: Class, to: Address<I>, message: I) {
+        assert!(time >= self.core.now, "{} sends into the past: {time} at {}", self.path(), self.core.now);
+        self.core.agenda.push(time, class, to.actor, message.into());
+    }
+
+    /// Re-arms this actor's only wake; an earlier plan is forgotten.
+    ///
+    /// # Panics
+    /// If `time` lies before [`Context::now`]; the past is settled.
+    pub fn wake_at(&mut self, time: SimTime, class: Class) {
+        assert!(time >= self.core.now, "{} wakes in the past: {time} at {}", self.path(), self.core.now);
+        self.core.wakes.set(self.me, time, class);
+    }
+
+    /// Forgets this actor's pending wake.
+    pub fn cancel_wake(&mut self) {
+        self.core.wakes.cancel(self.me);
+    }
+
+    /// This actor's own random stream.
+    pub fn rng(&mut self) -> &mut ActorRng {
+        let Core { streams, seed, paths, .. } = &mut *self.core;
+        let index = self.me.0 as usize;
+        streams[index].get_or_insert_with(|| Box::new(stream(*seed, &paths[index])))
+    }
+
+    /// Where observations go. Nothing in the simulation may read it back.
+    pub fn record(&mut self) -> &mut P::Record {
+        &mut self.core.record
+    }
+
+    /// Stops the run with an error, after this event.
+    pub fn fail(&mut self, reason: impl Into<String>) {
+        if self.core.failure.is_none() {
+            self.core.failure = Some((self.me, reason.into()));
+        }
+    }
+}
