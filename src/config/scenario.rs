@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
+
+use super::workload::WorkloadForm;
 
 /// One deployment under one workload.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -50,7 +52,9 @@ pub enum DeploymentMode {
 }
 
 /// A policy by name with the fields it was given, kept until the registry turns them into the policy.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+///
+/// Two of them are equal when they say the same, wherever they were written.
+#[derive(Clone, Debug, Serialize)]
 pub struct PolicyConfig {
     /// The name under which the policy is registered.
     pub policy: String,
@@ -60,6 +64,47 @@ pub struct PolicyConfig {
     /// Where it was written, for error messages: `scenario.yaml:7: deployment.router`.
     #[serde(skip)]
     pub location: String,
+}
+
+impl PolicyConfig {
+    /// A policy with its defaults.
+    pub fn named(policy: &str) -> Self {
+        Self { policy: policy.to_owned(), fields: serde_json::Map::new(), location: String::new() }
+    }
+
+    /// Serialises a list of policies: the name alone where a policy has no fields.
+    pub(super) fn serialize_briefly<S: Serializer>(
+        policies: &[Self],
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(policies.iter().map(Brief))
+    }
+
+    /// Serialises one policy: its name alone when it has no fields.
+    pub(super) fn serialize_one_briefly<S: Serializer>(
+        policy: &Self,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        Brief(policy).serialize(serializer)
+    }
+}
+
+impl PartialEq for PolicyConfig {
+    fn eq(&self, other: &Self) -> bool {
+        self.policy == other.policy && self.fields == other.fields
+    }
+}
+
+struct Brief<'a>(&'a PolicyConfig);
+
+impl Serialize for Brief<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if self.0.fields.is_empty() {
+            serializer.serialize_str(&self.0.policy)
+        } else {
+            self.0.serialize(serializer)
+        }
+    }
 }
 
 /// The workers of one role; all alike.
@@ -86,6 +131,15 @@ impl Pool {
     }
 }
 
+/// Where the number of KV blocks of a rank comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CapacitySource {
+    /// The scenario, or the engine's default.
+    Given,
+    /// A memory model that computes it from model, hardware and shape: the number is 0 until then.
+    MemoryModel,
+}
+
 /// Options of one engine rank, under the names and with the defaults of the reference.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct EngineOptions {
@@ -94,7 +148,11 @@ pub struct EngineOptions {
     /// Tokens per KV block.
     pub block_size: u32,
     /// KV blocks per rank.
+    #[serde(skip_serializing_if = "is_zero")]
     pub num_gpu_blocks: u32,
+    /// Where that number comes from.
+    #[serde(skip)]
+    pub capacity_source: CapacitySource,
     /// Requests that may run at a time; `None` is unbounded.
     pub max_num_seqs: Option<u32>,
     /// Tokens that one pass may compute; `None` is unbounded.
@@ -129,6 +187,47 @@ pub struct EngineOptions {
     pub gpu_memory_utilization: f64,
     /// SGLang's own options.
     pub sglang: SglangOptions,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands out references")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+impl EngineOptions {
+    /// KV blocks per rank where nothing else is known.
+    pub const DEFAULT_NUM_GPU_BLOCKS: u32 = 16384;
+
+    /// An engine of this kind with the defaults of the reference.
+    pub fn for_backend(backend: Backend) -> Self {
+        Self {
+            backend,
+            block_size: match backend {
+                Backend::Vllm => 64,
+                Backend::Sglang => 1,
+                Backend::Trtllm => 32,
+            },
+            num_gpu_blocks: Self::DEFAULT_NUM_GPU_BLOCKS,
+            capacity_source: CapacitySource::Given,
+            max_num_seqs: Some(256),
+            max_num_batched_tokens: Some(8192),
+            max_model_len: None,
+            enable_prefix_caching: true,
+            enable_chunked_prefill: true,
+            preemption_mode: PreemptionMode::Lifo,
+            kv_eviction_policy: KvEvictionPolicy::Lru,
+            speedup_ratio: 1.0,
+            decode_speedup_ratio: 1.0,
+            prefill_schedule_interval: 1,
+            prefill_decode_interval: 0,
+            aic_nextn: None,
+            aic_nextn_accept_rates: None,
+            aic_mtp_seed: 42,
+            first_token_decode: false,
+            gpu_memory_utilization: 0.9,
+            sglang: SglangOptions::default(),
+        }
+    }
 }
 
 /// Whose scheduler an engine models.
@@ -176,6 +275,18 @@ pub struct SglangOptions {
     pub clip_max_new_tokens: u32,
     /// Scales the share of its output that a running request is assumed to still need.
     pub schedule_conservativeness: f64,
+}
+
+impl Default for SglangOptions {
+    fn default() -> Self {
+        Self {
+            schedule_policy: SglangSchedulePolicy::Fifo,
+            max_prefill_tokens: 16384,
+            chunked_prefill_size: 8192,
+            clip_max_new_tokens: 4096,
+            schedule_conservativeness: 1.0,
+        }
+    }
 }
 
 /// Order of an SGLang-like waiting queue.
@@ -234,6 +345,17 @@ pub struct KvTransfer {
     pub timing: KvTransferTiming,
 }
 
+impl Default for KvTransfer {
+    fn default() -> Self {
+        Self {
+            latency_ms: 0.0,
+            bandwidth_gbps: None,
+            bytes_per_token: None,
+            timing: KvTransferTiming::FullPrompt,
+        }
+    }
+}
+
 /// Which tokens a KV transfer moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -257,6 +379,7 @@ pub struct Sla {
 
 /// What is asked of the deployment: exactly one load shape.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(into = "WorkloadForm")]
 pub struct WorkloadConfig {
     /// Where the requests come from.
     pub source: WorkloadSource,
@@ -271,8 +394,7 @@ pub struct WorkloadConfig {
 }
 
 /// Where requests come from.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Debug, PartialEq)]
 pub enum WorkloadSource {
     /// A Mooncake JSONL file, plain or gzip.
     Trace {
@@ -297,7 +419,7 @@ pub enum WorkloadSource {
 }
 
 /// Generated requests, all of one size.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Synthetic {
     /// Prompt tokens.
     pub isl: u32,
@@ -323,6 +445,7 @@ pub struct Synthetic {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Arrival {
     /// The process.
+    #[serde(flatten)]
     pub process: ArrivalProcess,
     /// Seed of its draws.
     pub seed: u64,
@@ -330,7 +453,7 @@ pub struct Arrival {
 
 /// A process of arrivals with a given mean rate.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[serde(tag = "process", rename_all = "snake_case")]
 pub enum ArrivalProcess {
     /// Equal gaps.
     Fixed,

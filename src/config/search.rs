@@ -1,0 +1,350 @@
+//! The validated plan of a search: the knobs to explore, the traffic, the goal and the effort.
+//!
+//! Every list holds at least one choice; one choice pins the knob, several let the search try them. Serialising any of
+//! these types gives the form in which a configuration file writes it.
+
+use serde::{Deserialize, Serialize};
+
+use super::presets::{FpmSampling, LoadPredictor, LoadSensitivity, Preset, ScalingPolicy};
+use super::scenario::{
+    Arrival, Backend, DeploymentMode, KvTransfer, PolicyConfig, Sla, TimingConfig, TraceTimeUnit,
+    WorkloadConfig, ZeroOutput,
+};
+use super::workload::WorkloadForm;
+
+/// What to search for, over what, for which traffic, and with how much effort.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SmartSearchConfig {
+    /// The knobs and their choices.
+    pub search_space: SearchSpace,
+    /// The traffic to serve.
+    pub workload: SearchWorkload,
+    /// What makes one deployment better than another.
+    pub goal: OptimizationGoal,
+    /// The effort.
+    pub sweep: SweepConfig,
+}
+
+/// The knobs of a deployment and their choices.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SearchSpace {
+    /// One branch of the search each, in this order, without duplicates.
+    pub deployment_mode: Vec<DeploymentMode>,
+    /// Engines to try, in this order; duplicates as written.
+    pub backend: Vec<Backend>,
+    /// Pinned parallel layouts; empty means all that fit.
+    pub parallel_configs: Vec<ParallelConfig>,
+    /// Hugging Face name of the model.
+    pub model_name: String,
+    /// Name of the GPU system.
+    pub hardware_sku: String,
+    /// Version of the latency profile; the newest trustworthy one when absent.
+    pub backend_version: Option<String>,
+    /// What prices a pass; a profile without fields of its own follows the model, hardware, backend and shape.
+    pub timing: TimingConfig,
+    /// KV blocks per rank; absent: from the memory model.
+    pub num_gpu_blocks: Option<u32>,
+    /// GPUs that a deployment may use in all.
+    pub gpu_budget: u32,
+    /// GPUs that it has to use at least.
+    pub min_gpu_budget: Option<u32>,
+    /// Fewest replicas a planner may scale down to.
+    pub min_endpoint: Option<u32>,
+    /// Longest sequence in tokens that must fit in one rank's cache; the model's own limit when absent.
+    pub context_length: Option<u32>,
+    /// Seconds a worker that is added later takes to start; instantly when absent.
+    pub startup_time: Option<f64>,
+    /// Draft tokens per step of speculative decoding.
+    pub aic_nextn: Option<u32>,
+    /// How KV blocks travel in disaggregated candidates.
+    pub kv_transfer: KvTransfer,
+
+    /// Tokens per pass and rank of prefill workers.
+    pub prefill_max_num_batched_tokens: Vec<u32>,
+    /// Running requests per rank of prefill workers.
+    pub prefill_max_num_seqs: Vec<u32>,
+    /// Tokens per KV block of prefill workers.
+    pub prefill_block_size: u32,
+    /// Share of GPU memory that prefill workers may use.
+    pub prefill_gpu_memory_utilization: f64,
+    /// Whether prefill workers reuse finished blocks.
+    pub prefill_enable_prefix_caching: bool,
+    /// Tokens per pass and rank of decode workers.
+    pub decode_max_num_batched_tokens: Vec<u32>,
+    /// Running requests per rank of decode workers.
+    pub decode_max_num_seqs: Vec<u32>,
+    /// Tokens per KV block of decode workers.
+    pub decode_block_size: u32,
+    /// Share of GPU memory that decode workers may use.
+    pub decode_gpu_memory_utilization: f64,
+    /// Whether decode workers reuse finished blocks.
+    pub decode_enable_prefix_caching: bool,
+    /// Tokens per pass and rank of aggregated workers.
+    pub agg_max_num_batched_tokens: Vec<u32>,
+    /// Running requests per rank of aggregated workers.
+    pub agg_max_num_seqs: Vec<u32>,
+    /// Tokens per KV block of aggregated workers.
+    pub agg_block_size: u32,
+    /// Share of GPU memory that aggregated workers may use.
+    pub agg_gpu_memory_utilization: f64,
+    /// Whether aggregated workers reuse finished blocks.
+    pub agg_enable_prefix_caching: bool,
+
+    /// Blocks of host memory for KV offload; 0 is none. Above 0 it is valid but not built.
+    pub num_g2_blocks: u32,
+    /// KV bytes of one token, for host offload.
+    pub kv_bytes_per_token: Option<u64>,
+    /// GPU to host bandwidth in 1e9 bytes per second.
+    pub bandwidth_g1_to_g2_gbps: Option<f64>,
+    /// Host to GPU bandwidth in 1e9 bytes per second.
+    pub bandwidth_g2_to_g1_gbps: Option<f64>,
+    /// Blocks moved at a time by host offload.
+    pub offload_batch_size: Option<u32>,
+
+    /// Routers to try; fields beside a policy's name are its own.
+    #[serde(serialize_with = "PolicyConfig::serialize_briefly")]
+    pub router_mode: Vec<PolicyConfig>,
+    /// Credit of `kv_router` for cached blocks.
+    pub overlap_score_credit: Vec<f64>,
+    /// Weight of prefill work in the cost of `kv_router`.
+    pub prefill_load_scale: Vec<f64>,
+    /// Softmax temperature of `kv_router`.
+    pub router_temperature: Vec<f64>,
+    /// Weight of blocks cached in host memory; matters with host offload only.
+    pub host_cache_hit_weight: Vec<f64>,
+    /// Weight of blocks cached on disk; matters with host offload only.
+    pub disk_cache_hit_weight: Vec<f64>,
+    /// Admission threshold; accepted without `kv_router` only, where it has no effect.
+    pub active_decode_blocks_threshold: Option<u32>,
+    /// Admission threshold; accepted without `kv_router` only, where it has no effect.
+    pub active_prefill_tokens_threshold: Option<u32>,
+    /// Admission threshold; accepted without `kv_router` only, where it has no effect.
+    pub active_prefill_tokens_threshold_frac: Option<f64>,
+    /// Turns admission control off; accepted without `kv_router` only, where it has no effect.
+    pub no_admission_control: bool,
+
+    /// Scaling policies to try.
+    pub planner_scaling_policy: Vec<ScalingPolicy>,
+    /// Sampling of forward-pass metrics to try, for throughput scaling.
+    pub planner_fpm_sampling: Vec<Preset<FpmSampling>>,
+    /// Scale-down sensitivities to try, for load scaling.
+    pub planner_load_sensitivity: Vec<Preset<LoadSensitivity>>,
+    /// Forecasters that compete before the search; never a dimension of it.
+    pub load_predictor_candidates: Vec<Preset<LoadPredictor>>,
+}
+
+/// A pinned parallel layout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+pub enum ParallelConfig {
+    /// Of an aggregated deployment.
+    Agg(Shape),
+    /// Of a disaggregated one.
+    Disagg {
+        /// The prefill workers.
+        prefill: Shape,
+        /// The decode workers.
+        decode: Shape,
+    },
+}
+
+/// How one role's workers are split over GPUs, and how many there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub struct Shape {
+    /// Tensor parallelism of attention: GPUs per rank.
+    pub tp: u32,
+    /// Attention-data-parallel ranks per worker.
+    pub attention_dp: u32,
+    /// Tensor parallelism of the experts.
+    pub moe_tp: u32,
+    /// Expert parallelism.
+    pub moe_ep: u32,
+    /// Pipeline parallelism.
+    pub pp: u32,
+    /// Workers.
+    pub replicas: u32,
+}
+
+/// The traffic of a search.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(into = "WorkloadForm")]
+pub struct SearchWorkload {
+    /// Where the requests come from and how fast.
+    pub load: LoadShape,
+    /// Turns every repair and drop of the input into a refusal.
+    pub strict: bool,
+}
+
+/// Where requests come from and how fast: exactly one of these.
+#[derive(Clone, Debug, PartialEq)]
+pub enum LoadShape {
+    /// A trace, at its own pace or capped.
+    Trace(SearchTrace),
+    /// Generated requests at a given rate, in an open loop.
+    Rate {
+        /// Requests per second.
+        request_rate: f64,
+        /// How arrivals are spread.
+        arrival: Arrival,
+        /// The requests.
+        requests: SyntheticRequests,
+    },
+    /// Generated requests with a given number in flight.
+    Concurrency {
+        /// Requests (with several turns: sessions) in flight.
+        concurrency: u32,
+        /// The requests.
+        requests: SyntheticRequests,
+    },
+    /// Generated requests with as many in flight as fill a share of a candidate's KV cache.
+    KvLoad {
+        /// Share of the cache: fixed, or searched.
+        kv_load_ratio: KvLoadRatio,
+        /// The requests.
+        requests: SyntheticRequests,
+    },
+}
+
+/// The trace of a search.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SearchTrace {
+    /// The file, already resolved against the configuration's folder.
+    pub path: std::path::PathBuf,
+    /// Tokens that one hash id stands for.
+    pub block_size: u32,
+    /// Unit of its time stamps.
+    pub time_unit: TraceTimeUnit,
+    /// Only the first rows, when set.
+    pub max_requests: Option<u32>,
+    /// Arrivals and think times of an open loop are divided by this: 2 means twice the traffic.
+    pub arrival_speedup_ratio: f64,
+    /// Closed loop: sessions in flight at most; time stamps are then ignored.
+    pub replay_concurrency: Option<u32>,
+    /// What becomes of rows that ask for no output.
+    pub zero_output: ZeroOutput,
+}
+
+/// Generated requests, all of one size.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SyntheticRequests {
+    /// Prompt tokens.
+    pub isl: u32,
+    /// Output tokens.
+    pub osl: u32,
+    /// Requests per unit of load (rate or concurrency).
+    pub num_request_ratio: f64,
+    /// Share of a prompt's blocks that comes from its group, 0 to 1.
+    pub shared_prefix_ratio: f64,
+    /// Groups of sessions with a common prefix.
+    pub num_prefix_groups: u32,
+    /// Turns of each session.
+    pub turns_per_session: u32,
+    /// Think time before each further turn, in milliseconds.
+    pub inter_turn_delay_ms: f64,
+}
+
+/// Share of a candidate's KV cache to fill; above 1 oversubscribes it.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum KvLoadRatio {
+    /// The same for every candidate.
+    Fixed(f64),
+    /// Searched between two bounds, the first smaller; with a Pareto goal only.
+    Range([f64; 2]),
+}
+
+impl SearchWorkload {
+    /// Whether a trace is replayed.
+    pub fn is_trace_based(&self) -> bool {
+        matches!(self.load, LoadShape::Trace(_))
+    }
+
+    /// The workload of one trial. `concurrency` is the trial's own number in flight, as derived from
+    /// [`LoadShape::KvLoad`] or overriding [`LoadShape::Concurrency`]; a trace ignores it.
+    ///
+    /// `None` for a KV load without a number in flight.
+    pub fn of_trial(&self, concurrency: Option<u32>) -> Option<WorkloadConfig> {
+        super::workload::of_trial(self, concurrency)
+    }
+}
+
+impl SyntheticRequests {
+    /// How many requests are generated for a load: the product with the ratio, rounded half to even, at least 1.
+    pub fn count(&self, load: f64) -> u32 {
+        (self.num_request_ratio * load).round_ties_even().clamp(1.0, f64::from(u32::MAX)) as u32
+    }
+}
+
+/// What makes one deployment better than another.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct OptimizationGoal {
+    /// The figure to optimise.
+    pub target: OptimizationTarget,
+    /// Bounds that a good request meets.
+    pub sla: Option<Sla>,
+    /// The objectives of a Pareto goal, distinct and at least two; empty for any other goal.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub pareto_objectives: Vec<OptimizationTarget>,
+    /// Share of injected requests that must meet the bounds for a candidate to count, 0 to 1.
+    pub min_attainment: Option<f64>,
+}
+
+/// A figure to optimise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OptimizationTarget {
+    /// Output tokens per second.
+    Throughput,
+    /// Output tokens per second and GPU.
+    ThroughputPerGpu,
+    /// Output tokens per second that one user sees.
+    ThroughputPerUser,
+    /// Mean time from arrival to last token; less is better.
+    E2eLatency,
+    /// Output tokens per second of the requests that meet the bounds.
+    Goodput,
+    /// The same per GPU.
+    GoodputPerGpu,
+    /// Several objectives at once: the frontier.
+    Pareto,
+}
+
+impl OptimizationTarget {
+    /// Whether the figure exists only with bounds.
+    pub fn needs_sla(self) -> bool {
+        matches!(self, Self::Goodput | Self::GoodputPerGpu)
+    }
+}
+
+/// How much effort a search makes.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SweepConfig {
+    /// Rounds per branch.
+    pub max_rounds: u32,
+    /// Replays of a round that may run at the same time; never changes the answer.
+    pub parallel_evals: u32,
+    /// Successful new replays that make a round; as many as `parallel_evals` unless given.
+    pub candidates_per_round: u32,
+    /// Seed of every sampler.
+    pub random_seed: u64,
+    /// Wall-clock limit of one replay in seconds; `None` is none.
+    pub max_eval_seconds: Option<f64>,
+    /// Passes that one replay may simulate: a limit that does not depend on the machine.
+    pub max_eval_passes: Option<u64>,
+    /// What suggests the points to try.
+    #[serde(serialize_with = "PolicyConfig::serialize_one_briefly")]
+    pub sampler: PolicyConfig,
+    /// Evaluate every point instead.
+    pub exhaustive: bool,
+    /// Cheap first rounds.
+    pub fidelity: Option<Fidelity>,
+}
+
+/// The first rounds look at a part of the workload only.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Fidelity {
+    /// How many rounds.
+    pub rounds: u32,
+    /// Share of the requests that they replay, above 0 and below 1.
+    pub request_fraction: f64,
+}
