@@ -1,3 +1,15 @@
 //! What a replay recorded and the figures made from it.
+//!
+//! [`record`] is the raw material. [`summary`] defines every figure, [`requests`] the row of each request,
+//! [`files`] how results reach the disk and [`table`] what a terminal shows. Spreads and percentiles come from
+//! [`distribution`]; `gaps` pools the token gaps of all requests without ever listing them.
 
+pub mod distribution;
+//pub mod files;
+mod gaps;
 pub mod record;
+//pub mod requests;
+pub mod summary;
+//pub mod table;
+
+pub use summary::Summary;

@@ -1,5 +1,7 @@
 //! What a replay leaves behind: raw stamps and counters, from which every figure is made.
 
+use super::distribution::NS_PER_MS;
+use crate::config::scenario::Sla;
 use crate::simulation::{SimDuration, SimTime};
 
 /// The whole record of one replay.
@@ -48,6 +50,60 @@ pub struct RequestRecord {
     pub last_token: Option<SimTime>,
     /// End, whatever the status.
     pub terminal: Option<SimTime>,
+}
+
+impl RequestRecord {
+    /// Time to first token: from arrival.
+    pub fn ttft(&self) -> Option<SimDuration> {
+        Some(self.first_token?.since(self.arrival?))
+    }
+
+    /// From the first token to the second.
+    pub fn ttst(&self) -> Option<SimDuration> {
+        Some(self.second_token?.since(self.first_token?))
+    }
+
+    /// From arrival to the last token; `None` until the request has completed.
+    pub fn e2e(&self) -> Option<SimDuration> {
+        if self.status != Status::Completed {
+            return None;
+        }
+        Some(self.last_token?.since(self.arrival?))
+    }
+
+    /// Time per output token in milliseconds: the mean gap between the tokens of a completed request,
+    /// (last - first) / (n - 1). `None` for a request with fewer than two tokens.
+    pub fn tpot_ms(&self) -> Option<f64> {
+        if self.status != Status::Completed || self.output_tokens < 2 {
+            return None;
+        }
+        let span = self.last_token?.since(self.first_token?);
+        // Divided once, so that a mean that is a whole number of milliseconds is exactly that.
+        Some(span.as_ns() as f64 / (f64::from(self.output_tokens - 1) * NS_PER_MS))
+    }
+
+    /// Whether a completed request meets every bound that is set, each inclusive.
+    ///
+    /// The bound on the mean gap says nothing about a request with one token. A request without tokens has no time to
+    /// first token and no gaps: it meets bounds on the end alone, measured to its completion.
+    pub fn meets(&self, sla: &Sla) -> bool {
+        if self.status != Status::Completed {
+            return false;
+        }
+        if self.output_tokens == 0 {
+            let token_bounds = sla.ttft_ms.is_some() || sla.itl_ms.is_some();
+            let end = self.terminal.zip(self.arrival).map(|(end, arrival)| end.since(arrival));
+            return !token_bounds && within(end.map(SimDuration::as_ms), sla.e2e_ms);
+        }
+        within(self.ttft().map(SimDuration::as_ms), sla.ttft_ms)
+            && within(self.e2e().map(SimDuration::as_ms), sla.e2e_ms)
+            && (self.output_tokens == 1 || within(self.tpot_ms(), sla.itl_ms))
+    }
+}
+
+/// Whether a figure is at most `bound`, if there is one; a figure that does not exist meets none.
+fn within(figure_ms: Option<f64>, bound_ms: Option<f64>) -> bool {
+    bound_ms.is_none_or(|bound| figure_ms.is_some_and(|figure| figure <= bound))
 }
 
 /// How a request ended.

@@ -1,0 +1,382 @@
+//! The gaps between neighbouring tokens, pooled over all completed requests.
+//!
+//! A gap is shared by every request in the batch, so the population is the passes' durations, each counted as often
+//! as there are requests that saw it. It has millions of members and is never written down: one sweep over the
+//! timelines gives the sums and a histogram whose buckets grow with the value; further sweeps split only the buckets
+//! that hold a wanted rank until a bucket is one nanosecond wide. So the percentiles are exact.
+
+use super::distribution::{Distribution, Moments, PERCENTILES, nearest_rank};
+use super::record::PassTimeline;
+
+/// Buckets per doubling of the gap, as a power of two.
+const OCTAVE_BITS: u32 = 11;
+/// Parts into which a sweep splits a bucket, as a power of two.
+const SPLIT_BITS: u32 = 14;
+/// Number of buckets that cover every 64-bit gap.
+const BUCKETS: usize = (65 - OCTAVE_BITS as usize) << OCTAVE_BITS;
+
+/// 1000 / gap in milliseconds is this over the gap in nanoseconds.
+const NS_PER_S: f64 = 1e9;
+
+/// Statistics of the pooled gaps.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct PooledGaps {
+    /// The gaps in milliseconds.
+    pub(crate) itl_ms: Distribution,
+    /// Tokens per second that a user sees, 1000 / gap in milliseconds, over the gaps that are not zero.
+    pub(crate) throughput_per_user: Distribution,
+}
+
+impl PooledGaps {
+    /// Pools the gaps of all `timelines`.
+    pub(crate) fn new(timelines: &[PassTimeline]) -> Self {
+        let mut buckets = vec![0_u64; BUCKETS];
+        let mut moments = Moments::default();
+        let mut rates = Rates::default();
+        for_each_gap(timelines, |gap, weight| {
+            moments.add(gap, weight);
+            buckets[bucket(gap)] += weight;
+            rates.add(gap, weight);
+        });
+        if moments.count == 0 {
+            return Self::default();
+        }
+
+        let first = bucket(moments.min);
+        let mut selection = Selection::new(&buckets, first, &ranks(moments.count, rates.count));
+        let mean = rates.sum / rates.count as f64;
+        let mut squares = 0.0;
+        selection.sweep(timelines, |gap, weight| {
+            if gap > 0 {
+                squares += weight as f64 * (rate(gap) - mean).powi(2);
+            }
+        });
+        while !selection.pending.is_empty() {
+            selection.sweep(timelines, |_, _| {});
+        }
+
+        let [gaps, mirrored] = selection.found;
+        let itl_ms = moments.distribution_ms(|| gaps);
+        if rates.count == 0 {
+            return Self { itl_ms, throughput_per_user: Distribution::default() };
+        }
+        let throughput_per_user = Distribution::new(
+            rates.count,
+            mean,
+            rate(moments.max),
+            rate(rates.smallest_gap),
+            mirrored.map(rate),
+            (squares / rates.count as f64).sqrt(),
+        );
+        Self { itl_ms, throughput_per_user }
+    }
+}
+
+/// Tokens per second of a gap in nanoseconds.
+fn rate(gap: u64) -> f64 {
+    NS_PER_S / gap as f64
+}
+
+/// Sums over the rates of the gaps that are not zero.
+struct Rates {
+    count: u64,
+    sum: f64,
+    smallest_gap: u64,
+}
+
+impl Default for Rates {
+    fn default() -> Self {
+        Self { count: 0, sum: 0.0, smallest_gap: u64::MAX }
+    }
+}
+
+impl Rates {
+    #[inline]
+    fn add(&mut self, gap: u64, weight: u64) {
+        if gap > 0 {
+            self.count += weight;
+            self.sum += weight as f64 * rate(gap);
+            self.smallest_gap = self.smallest_gap.min(gap);
+        }
+    }
+}
+
+/// Calls `visit` with each gap in nanoseconds and the number of requests that saw it, in a fixed order. Gaps that
+/// nobody saw are left out.
+#[inline]
+fn for_each_gap(timelines: &[PassTimeline], mut visit: impl FnMut(u64, u64)) {
+    for timeline in timelines {
+        let changes = timeline.gap_changes.get(1..).unwrap_or_default();
+        let mut weight = 0_i64;
+        for (ends, change) in timeline.ends.windows(2).zip(changes) {
+            weight += i64::from(*change);
+            if weight != 0 {
+                visit((ends[1] - ends[0]).as_ns(), weight as u64);
+            }
+        }
+        for gap in &timeline.loose_gaps {
+            visit(gap.as_ns(), 1);
+        }
+    }
+}
+
+/// Bucket of a gap: exact below 2^[`OCTAVE_BITS`], then 2^[`OCTAVE_BITS`] equal buckets per doubling.
+#[inline]
+fn bucket(gap: u64) -> usize {
+    let shift = (gap | 1).ilog2().saturating_sub(OCTAVE_BITS);
+    ((shift as usize) << OCTAVE_BITS) + (gap >> shift) as usize
+}
+
+/// The gaps of a bucket: the lowest, and their number as a power of two.
+fn bucket_span(bucket: usize) -> (u64, u32) {
+    let shift = (bucket >> OCTAVE_BITS).saturating_sub(1);
+    (((bucket - (shift << OCTAVE_BITS)) as u64) << shift, shift as u32)
+}
+
+/// A percentile that is looked for: whether among the gaps (0) or the rates (1), and which.
+type Wanted = (usize, usize);
+
+/// Where the percentiles of `gaps` gaps and of `rates` rates lie in the ascending order of the gaps, ascending.
+fn ranks(gaps: u64, rates: u64) -> Vec<(Wanted, u64)> {
+    let mut ranks: Vec<(Wanted, u64)> = Vec::with_capacity(2 * PERCENTILES.len());
+    for (index, &percentile) in PERCENTILES.iter().enumerate() {
+        ranks.push(((0, index), nearest_rank(gaps, percentile)));
+        if rates > 0 {
+            // The rates descend as the gaps ascend, and the zero gaps, which have none, come first.
+            ranks.push(((1, index), gaps - 1 - nearest_rank(rates, percentile)));
+        }
+    }
+    ranks.sort_by_key(|&(_, rank)| rank);
+    ranks
+}
+
+/// The search for the gaps at some ranks.
+struct Selection {
+    /// What has been found, as gaps: [`PERCENTILES`] of the gaps and of the rates.
+    found: [[u64; PERCENTILES.len()]; 2],
+    /// Spans that still hold more than one possible gap, ascending and apart.
+    pending: Vec<Span>,
+    /// Whether a bucket holds a pending span: most gaps need no other look.
+    marked: Vec<bool>,
+}
+
+/// A run of 2^`bits` possible gaps from `low` on that holds wanted ranks.
+struct Span {
+    low: u64,
+    bits: u32,
+    /// The wanted gaps, by their rank within the span, ascending.
+    ranks: Vec<(Wanted, u64)>,
+    /// Gaps counted by equal parts of the span.
+    parts: Vec<u64>,
+}
+
+impl Span {
+    /// Width of a part, as a power of two.
+    fn part_bits(&self) -> u32 {
+        self.bits.saturating_sub(SPLIT_BITS)
+    }
+}
+
+impl Selection {
+    /// Looks for `ranks` in a histogram whose first filled bucket is `first`.
+    fn new(buckets: &[u64], first: usize, ranks: &[(Wanted, u64)]) -> Self {
+        let mut selection =
+            Self { found: Default::default(), pending: Vec::new(), marked: vec![false; BUCKETS] };
+        selection.narrow(&buckets[first..], ranks, |index| bucket_span(first + index));
+        for span in &selection.pending {
+            selection.marked[bucket(span.low)] = true;
+        }
+        selection
+    }
+
+    /// Counts the gaps of the pending spans by parts, calling `also` with every gap, then goes on with the parts.
+    fn sweep(&mut self, timelines: &[PassTimeline], mut also: impl FnMut(u64, u64)) {
+        for_each_gap(timelines, |gap, weight| {
+            also(gap, weight);
+            if self.marked[bucket(gap)] {
+                count(&mut self.pending, gap, weight);
+            }
+        });
+        for span in std::mem::take(&mut self.pending) {
+            let bits = span.part_bits();
+            self.narrow(&span.parts, &span.ranks, |index| (span.low + ((index as u64) << bits), bits));
+        }
+    }
+
+    /// Finds the counts that hold `ranks`; `span` is what a count stands for.
+    fn narrow(&mut self, counts: &[u64], ranks: &[(Wanted, u64)], span: impl Fn(usize) -> (u64, u32)) {
+        let mut index = 0;
+        let mut below = 0;
+        for &(wanted, rank) in ranks {
+            while below + counts[index] <= rank {
+                below += counts[index];
+                index += 1;
+            }
+            let (low, bits) = span(index);
+            if bits == 0 {
+                self.found[wanted.0][wanted.1] = low;
+                continue;
+            }
+            if self.pending.last().is_none_or(|last| last.low != low) {
+                let parts = vec![0; 1 << bits.min(SPLIT_BITS)];
+                self.pending.push(Span { low, bits, ranks: Vec::new(), parts });
+            }
+            if let Some(last) = self.pending.last_mut() {
+                last.ranks.push((wanted, rank - below));
+            }
+        }
+    }
+}
+
+/// Counts a gap in the span that holds it, if one does.
+#[inline]
+fn count(spans: &mut [Span], gap: u64, weight: u64) {
+    let after = spans.partition_point(|span| span.low <= gap);
+    if let Some(span) = spans[..after].last_mut() {
+        let part = (gap - span.low) >> span.part_bits();
+        if let Some(part) = span.parts.get_mut(part as usize) {
+            *part += weight;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::simulation::{SimDuration, SimTime};
+
+    /// Passes of the given lengths and requests that had tokens in runs of them.
+    fn timeline(lengths: &[u64], runs: &[(u32, u32)], loose: &[u64]) -> PassTimeline {
+        let mut now = 7;
+        let ends = lengths.iter().map(|length| {
+            now += length;
+            SimTime::from_ns(now)
+        });
+        let mut timeline = PassTimeline { ends: ends.collect(), ..PassTimeline::default() };
+        for &(first, last) in runs {
+            timeline.add_gaps(first, last);
+        }
+        timeline.loose_gaps = loose.iter().map(|&ns| SimDuration::from_ns(ns)).collect();
+        timeline
+    }
+
+    /// Every gap of every request, one by one.
+    fn expand(lengths: &[u64], runs: &[(u32, u32)], loose: &[u64]) -> Vec<u64> {
+        let mut gaps = loose.to_vec();
+        for &(first, last) in runs {
+            gaps.extend((first + 1..=last).map(|pass| lengths[pass as usize]));
+        }
+        gaps
+    }
+
+    fn assert_pooled(timelines: &[PassTimeline], mut gaps: Vec<u64>) {
+        let pooled = PooledGaps::new(timelines);
+        let mut rates: Vec<f64> = gaps.iter().filter(|&&gap| gap > 0).map(|&gap| rate(gap)).collect();
+        assert_eq!(pooled.itl_ms, Distribution::of_times(&mut gaps));
+        let expected = Distribution::of_values(&mut rates);
+        assert_eq!(pooled.throughput_per_user.count, expected.count);
+        let scale = expected.statistics.map_or(0.0, |statistics| statistics.max);
+        let actual = pooled.throughput_per_user.named();
+        for ((name, figure), (_, wanted)) in actual.into_iter().zip(expected.named()) {
+            let (Some(figure), Some(wanted)) = (figure, wanted) else {
+                return assert_eq!(figure, wanted);
+            };
+            if ["mean", "std"].contains(&name) {
+                let tolerance = 1e-9 * wanted.abs() + 1e-12 * scale;
+                assert!((figure - wanted).abs() <= tolerance, "{name}: {figure} is not {wanted}");
+            } else {
+                assert_eq!(figure, wanted, "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn buckets_cover_every_gap_once() {
+        let edges =
+            (0..64).flat_map(|bit| [(1_u64 << bit) - 1, 1 << bit, (1 << bit) + 1, (3_u64 << bit) >> 1]);
+        let mut gaps: Vec<u64> = edges.chain([u64::MAX - 1, u64::MAX]).collect();
+        gaps.sort_unstable();
+        for pair in gaps.windows(2) {
+            assert!(bucket(pair[0]) <= bucket(pair[1]), "{pair:?}");
+        }
+        for gap in gaps {
+            let (low, bits) = bucket_span(bucket(gap));
+            assert!(low <= gap && gap - low < 1 << bits, "{gap} in {low} + 2^{bits}");
+            assert!(
+                bits == 0 || gap >> bits >= 1 << OCTAVE_BITS,
+                "{gap} is known to one part in 2^{OCTAVE_BITS}"
+            );
+        }
+        assert_eq!(bucket(u64::MAX), BUCKETS - 1);
+    }
+
+    #[test]
+    fn a_gap_of_twelve_and_two_of_two() {
+        let pooled =
+            PooledGaps::new(&[timeline(&[10_000_000, 12_000_000, 2_000_000], &[(0, 2), (1, 2)], &[])]);
+        let itl = pooled.itl_ms.statistics.unwrap();
+        assert_eq!((itl.min, itl.median, itl.p99, itl.max), (2.0, 2.0, 12.0, 12.0));
+        assert_eq!(itl.mean, 16.0 / 3.0);
+        assert!((itl.std - (200.0_f64 / 9.0).sqrt()).abs() < 1e-12);
+        let user = pooled.throughput_per_user.statistics.unwrap();
+        assert_eq!((user.median, user.min, user.max), (500.0, 1000.0 / 12.0, 500.0));
+    }
+
+    #[test]
+    fn passes_without_a_gap_do_not_count() {
+        // An hour between two bursts of one request each.
+        let lengths = [5, 6, 3_600_000_000_000, 8, 9];
+        let runs = [(0, 1), (2, 4)];
+        assert_pooled(&[timeline(&lengths, &runs, &[])], vec![6, 8, 9]);
+    }
+
+    #[test]
+    fn no_gaps_no_statistics() {
+        assert_eq!(PooledGaps::new(&[]), PooledGaps::default());
+        assert_eq!(PooledGaps::new(&[timeline(&[1, 2, 3], &[(1, 1)], &[])]), PooledGaps::default());
+    }
+
+    #[test]
+    fn zero_gaps_have_no_rate() {
+        assert_pooled(&[timeline(&[], &[], &[0, 0, 0])], vec![0, 0, 0]);
+        assert_pooled(&[timeline(&[], &[], &[0, 5, 0])], vec![0, 5, 0]);
+    }
+
+    #[test]
+    fn long_gaps_take_several_sweeps() {
+        let loose: Vec<u64> = (0..1000).map(|index| 3_600_000_000_000 + index * 77).collect();
+        assert_pooled(&[timeline(&[], &[], &loose)], loose);
+    }
+
+    prop_compose! {
+        /// Durations of every order of magnitude, with ties and neighbours.
+        fn duration()(bits in 0_u32..45, low in 0_u64..4, exact in any::<u64>(), tie in any::<bool>()) -> u64 {
+            let base = 1_u64 << bits;
+            if tie { base - 1 + low } else { exact % base }
+        }
+    }
+
+    prop_compose! {
+        /// A worker's passes, the runs of passes in which requests had tokens, and loose gaps.
+        fn worker()(lengths in prop::collection::vec(duration(), 1..60))(
+            runs in prop::collection::vec((0..lengths.len() as u32, 0..lengths.len() as u32), 0..20),
+            loose in prop::collection::vec(duration(), 0..5),
+            lengths in Just(lengths),
+        ) -> (Vec<u64>, Vec<(u32, u32)>, Vec<u64>) {
+            let runs = runs.into_iter().map(|(one, other)| (one.min(other), one.max(other))).collect();
+            (lengths, runs, loose)
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn pooling_agrees_with_expanding(workers in prop::collection::vec(worker(), 0..4)) {
+            let timelines: Vec<_> =
+                workers.iter().map(|(lengths, runs, loose)| timeline(lengths, runs, loose)).collect();
+            let gaps = workers.iter().flat_map(|(lengths, runs, loose)| expand(lengths, runs, loose)).collect();
+            assert_pooled(&timelines, gaps);
+        }
+    }
+}
