@@ -1,0 +1,202 @@
+//! Every case of `cases/`, through both arms.
+
+use std::sync::Arc;
+
+use spica::config::scenario::Scenario;
+use spica::report::record::{Counters, RequestRecord, RunRecord};
+use spica::simulation::SimTime;
+use spica::workload::Workload;
+
+use crate::slow::{self, SlowRun};
+use crate::support::arms;
+use crate::support::case::{self, Expected, Variant};
+use crate::support::figure::stamp;
+use crate::support::{requests, scenario};
+
+macro_rules! cases {
+    ($($test:ident: $file:literal,)*) => {
+        const FILES: &[&str] = &[$($file),*];
+        $(
+            #[test]
+            fn $test() {
+                for variant in case::variants($file) {
+                    check(&variant);
+                }
+            }
+        )*
+    };
+}
+
+cases! {
+    c01: "C01",
+    c02: "C02",
+    c03: "C03",
+    c04: "C04",
+    c05: "C05",
+    c06: "C06",
+    c07: "C07",
+    c08: "C08",
+    c09: "C09",
+    c10: "C10",
+    c11: "C11",
+    c12: "C12",
+    c13: "C13",
+    c14: "C14",
+    c15: "C15",
+    c16: "C16",
+    c20: "C20",
+    c21: "C21",
+    c22: "C22",
+    c25: "C25",
+    c26: "C26",
+    c30: "C30",
+    c31: "C31",
+    c33: "C33",
+    c34: "C34",
+    c35: "C35",
+    d01: "D01",
+    d02: "D02",
+}
+
+/// Files that other tests read.
+const READ_ELSEWHERE: &[&str] = &["C36", "C42"];
+
+#[test]
+fn every_case_file_is_tried() {
+    for entry in std::fs::read_dir(case::folder()).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|extension| extension == "yaml") {
+            let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
+            assert!(FILES.iter().chain(READ_ELSEWHERE).any(|file| *file == name), "nobody reads {name}.yaml");
+        }
+    }
+}
+
+fn check(variant: &Variant) {
+    let (scenario, workload) = build(variant);
+    let slow = slow::run(&scenario, &workload).expect("the case is within what the slow replay covers");
+    let mut wrong = slow_faults(variant, &workload, &slow);
+    let workload = Arc::new(workload);
+    if let Some(fast) = arms::fast(&scenario, &workload) {
+        wrong.extend(record_faults("fast", variant, &workload, &fast));
+        wrong.extend(arms::differences(&workload, &slow.record, &fast));
+    }
+    assert!(wrong.is_empty(), "{}:\n{}", variant.name, wrong.join("\n"));
+}
+
+fn build(variant: &Variant) -> (Scenario, Workload) {
+    let mut scenario = scenario::default_scenario();
+    let pool = scenario::pool_mut(&mut scenario);
+    pool.engine.block_size = 4;
+    pool.engine.num_gpu_blocks = 100;
+    scenario::set_engine(&mut pool.engine, &variant.engine);
+    let fixed = serde_json::json!({"model": "fixed", "prefill_ms": 10, "decode_ms": 2});
+    pool.timing = scenario::timing(variant.timing.as_ref().unwrap_or(&fixed));
+    pool.workers = variant.workers.unwrap_or(1);
+    scenario.sla = variant.sla.as_ref().map(scenario::sla);
+    scenario.max_sim_time_ms = variant.max_sim_time_ms;
+    let mut block_size = 512;
+    let mut speedup = 1.0;
+    for (name, value) in &variant.workload {
+        match name.as_str() {
+            "trace_block_size" => block_size = scenario::whole(value),
+            "arrival_speedup_ratio" => speedup = scenario::ratio(value),
+            "replay_concurrency" => scenario.workload.concurrency = Some(scenario::whole(value)),
+            _ => panic!("no such workload option here: {name}"),
+        }
+    }
+    let from_rows: Vec<_> =
+        variant.rows.iter().zip(1..).map(|(row, line)| requests::request_of_row(line, row)).collect();
+    let asked = if from_rows.is_empty() { &variant.requests } else { &from_rows };
+    let workload = requests::workload(
+        asked,
+        block_size,
+        scenario.workload.concurrency,
+        speedup,
+        !variant.rows.is_empty(),
+    );
+    (scenario, workload)
+}
+
+fn slow_faults(variant: &Variant, workload: &Workload, run: &SlowRun) -> Vec<String> {
+    let mut wrong = record_faults("slow", variant, workload, &run.record);
+    for (name, expected) in &variant.expect {
+        let Some(tokens_ms) = &expected.tokens_ms else { continue };
+        let tokens: Vec<SimTime> = tokens_ms.iter().copied().map(stamp).collect();
+        let found = &run.tokens[index_of(workload, name)];
+        if tokens != *found {
+            wrong.push(format!("slow: tokens of {name}: expected {tokens:?}, found {found:?}"));
+        }
+    }
+    wrong
+}
+
+fn record_faults(arm: &str, variant: &Variant, workload: &Workload, run: &RunRecord) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for (name, expected) in &variant.expect {
+        let record = &run.requests[index_of(workload, name)];
+        let faults = request_faults(expected, record);
+        wrong.extend(faults.into_iter().map(|fault| format!("{arm}: {name}: {fault}")));
+    }
+    for (name, expected) in &variant.counters {
+        let found = counter(&run.counters, name);
+        if found != *expected {
+            wrong.push(format!("{arm}: {name}: expected {expected}, found {found}"));
+        }
+    }
+    wrong
+}
+
+fn request_faults(expected: &Expected, record: &RequestRecord) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let mut same = |what: &str, expected: String, found: String| {
+        if expected != found {
+            wrong.push(format!("{what}: expected {expected}, found {found}"));
+        }
+    };
+    same("status", format!("{:?}", expected.status.status()), format!("{:?}", record.status));
+    let mut stamps = vec![
+        ("arrival", expected.arrival_ms, record.arrival),
+        ("first_admit", expected.first_admit_ms, record.first_admit),
+        ("terminal", expected.terminal_ms, record.terminal),
+    ];
+    if let Some(tokens) = &expected.tokens_ms {
+        same("tokens", tokens.len().to_string(), record.output_tokens.to_string());
+        stamps.extend([
+            ("first_token", tokens.first().copied(), record.first_token),
+            ("second_token", tokens.get(1).copied(), record.second_token),
+            ("last_token", tokens.last().copied(), record.last_token),
+        ]);
+    }
+    for (what, ms, found) in stamps {
+        if let Some(ms) = ms {
+            same(what, format!("{:?}", Some(stamp(ms))), format!("{found:?}"));
+        }
+    }
+    let numbers = [
+        ("reused", expected.reused, Some(record.max_reused_tokens)),
+        ("admissions", expected.admissions, Some(record.admissions)),
+        ("worker", expected.worker, record.decode_worker),
+    ];
+    for (what, number, found) in numbers {
+        if number.is_some() {
+            same(what, format!("{number:?}"), format!("{found:?}"));
+        }
+    }
+    wrong
+}
+
+fn counter(counters: &Counters, name: &str) -> u64 {
+    match name {
+        "passes" => counters.passes,
+        "preemptions" => counters.preemptions,
+        "evictions" => counters.evictions,
+        "committed_prefill_tokens" => counters.committed_prefill_tokens,
+        _ => panic!("no such counter: {name}"),
+    }
+}
+
+fn index_of(workload: &Workload, name: &str) -> usize {
+    let found = workload.requests.iter().position(|request| request.name.as_deref() == Some(name));
+    found.unwrap_or_else(|| panic!("no request is called {name}"))
+}

@@ -1,0 +1,65 @@
+//! The two arms: the slow replay and the crate's own.
+
+use std::sync::Arc;
+
+use spica::config::scenario::Scenario;
+use spica::registry::Registry;
+use spica::report::record::{PassTimeline, RunRecord};
+use spica::serving::{ReplayError, replay};
+use spica::simulation::SimDuration;
+use spica::workload::Workload;
+
+/// What the crate's replay leaves behind; `None` while there is none.
+pub(crate) fn fast(scenario: &Scenario, workload: &Arc<Workload>) -> Option<RunRecord> {
+    match replay(scenario, workload, &Registry::builtin()) {
+        Ok(record) => Some(record),
+        Err(ReplayError::Refused(why)) if why == "replays are being built" => None,
+        Err(error) => panic!("the replay failed: {error}"),
+    }
+}
+
+/// Every difference between the records of the two arms that a user could see, in words; at most a handful.
+pub(crate) fn differences(workload: &Workload, slow: &RunRecord, fast: &RunRecord) -> Vec<String> {
+    let mut found = Vec::new();
+    if slow.requests.len() != fast.requests.len() {
+        found.push(format!("{} requests, the fast arm has {}", slow.requests.len(), fast.requests.len()));
+    }
+    for (index, (expected, actual)) in slow.requests.iter().zip(&fast.requests).enumerate() {
+        if expected != actual {
+            let name = workload.requests[index].name.as_deref().unwrap_or("without a name");
+            found.push(format!("request {index} ({name}):\n  slow {expected:?}\n  fast {actual:?}"));
+        }
+    }
+    if slow.counters != fast.counters {
+        found.push(format!("counters:\n  slow {:?}\n  fast {:?}", slow.counters, fast.counters));
+    }
+    if slow.end != fast.end {
+        found.push(format!("end: slow {}, fast {}", slow.end, fast.end));
+    }
+    if slow.pools != fast.pools {
+        found.push(format!("pools:\n  slow {:?}\n  fast {:?}", slow.pools, fast.pools));
+    }
+    if gaps(&slow.timelines) != gaps(&fast.timelines) {
+        found.push("the gaps between tokens differ".to_owned());
+    }
+    found.truncate(8);
+    found
+}
+
+/// All gaps of all timelines, sorted.
+fn gaps(timelines: &[PassTimeline]) -> Vec<SimDuration> {
+    let mut gaps = Vec::new();
+    for timeline in timelines {
+        let mut at_pass = 0;
+        for (pass, change) in timeline.gap_changes.iter().enumerate() {
+            at_pass += change;
+            if at_pass > 0 {
+                let gap = timeline.ends[pass] - timeline.ends[pass - 1];
+                gaps.extend(std::iter::repeat_n(gap, at_pass as usize));
+            }
+        }
+        gaps.extend(&timeline.loose_gaps);
+    }
+    gaps.sort_unstable();
+    gaps
+}
