@@ -3,4 +3,5 @@
 mod cases;
 mod router_cost;
 mod slow;
+#[expect(dead_code, reason = "figures are compared once the report makes them")]
 mod support;
