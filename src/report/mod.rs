@@ -5,11 +5,11 @@
 //! [`distribution`]; `gaps` pools the token gaps of all requests without ever listing them.
 
 pub mod distribution;
-//pub mod files;
+pub mod files;
 mod gaps;
 pub mod record;
-//pub mod requests;
+pub mod requests;
 pub mod summary;
-//pub mod table;
+pub mod table;
 
 pub use summary::Summary;
