@@ -4,7 +4,26 @@
 //! prompt is a run of interned chunk ids ([`Prompt`]), from which the prefix tree derives the block identities that engines
 //! and routers compare.
 
+mod assembly;
+mod input;
+mod interner;
+pub mod mooncake;
+mod problem;
+
+pub use assembly::Pacing;
+pub use input::unpacked;
+pub use problem::{Place, Problem, Warning, WorkloadErrors};
+
 use crate::simulation::{SimDuration, SimTime};
+
+/// A workload, and what its owner should know about its input.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    /// The requests.
+    pub workload: Workload,
+    /// One per kind, in words.
+    pub warnings: Vec<Warning>,
+}
 
 /// Dense number of a request: its place in [`Workload::requests`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
@@ -19,7 +38,7 @@ pub struct Workload {
     pub requests: Vec<Request>,
     /// First request of each session, in the order in which sessions start.
     pub session_starts: Vec<RequestId>,
-    /// Names of sessions that were given one, by session number.
+    /// Names of sessions that were given one, by session number. Sessions are numbered in the order of the input.
     pub session_names: Vec<Option<String>>,
     /// Interned chunk ids of all prompts, back to back; see [`Request::prompt`].
     pub chunk_ids: Vec<u32>,
@@ -44,7 +63,7 @@ pub struct Request {
     pub output_length: u32,
     /// Identity of the prompt's content.
     pub prompt: Prompt,
-    /// Session number.
+    /// Session number, in the order of the input; among turns that are ready at one time the lowest goes first.
     pub session: u32,
     /// Place within the session, from 0.
     pub turn: u32,
@@ -78,4 +97,6 @@ pub struct InputTally {
     pub dropped: indexmap::IndexMap<String, u64>,
     /// Rows changed to be usable, by kind.
     pub repaired: indexmap::IndexMap<String, u64>,
+    /// Rows with a field that has no effect, by field.
+    pub ignored: indexmap::IndexMap<String, u64>,
 }

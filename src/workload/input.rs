@@ -1,0 +1,136 @@
+//! Bytes to lines: gzip by content, lines of bounded length.
+
+use std::io::{self, BufRead, BufReader, Cursor, Read};
+
+use flate2::bufread::MultiGzDecoder;
+
+const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+const UNPACKED_BUFFER: usize = 64 * 1024;
+
+/// The text behind `reader`: unpacked when its first bytes say gzip (of one or more members), else as it is.
+pub fn unpacked<'r>(mut reader: impl BufRead + 'r) -> io::Result<Box<dyn BufRead + 'r>> {
+    let mut start = Vec::with_capacity(GZIP_MAGIC.len());
+    reader.by_ref().take(GZIP_MAGIC.len() as u64).read_to_end(&mut start)?;
+    let packed = start == GZIP_MAGIC;
+    let whole = Cursor::new(start).chain(reader);
+    Ok(if packed {
+        Box::new(BufReader::with_capacity(UNPACKED_BUFFER, MultiGzDecoder::new(whole)))
+    } else {
+        Box::new(whole)
+    })
+}
+
+/// Lines of a text that are not blank, in one buffer.
+#[derive(Debug)]
+pub(super) struct Lines<R> {
+    reader: R,
+    buffer: Vec<u8>,
+    limit: usize,
+    number: u64,
+}
+
+/// A line that is not blank.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Line<'a> {
+    /// From 1; blank lines count.
+    pub(super) number: u64,
+    /// Bytes before the text.
+    pub(super) indent: usize,
+    /// The text without the blanks around it; `None` if it was too long and skipped.
+    pub(super) text: Option<&'a [u8]>,
+}
+
+impl<R: BufRead> Lines<R> {
+    /// Lines of at most `limit` bytes.
+    pub(super) fn new(reader: R, limit: usize) -> Self {
+        Self { reader, buffer: Vec::new(), limit, number: 0 }
+    }
+
+    /// Reads the next line that is not blank; `None` at the end.
+    pub(super) fn next(&mut self) -> io::Result<Option<Line<'_>>> {
+        let mut too_long = false;
+        loop {
+            self.buffer.clear();
+            let bound = self.limit as u64 + 1;
+            if self.reader.by_ref().take(bound).read_until(b'\n', &mut self.buffer)? == 0 {
+                return Ok(None);
+            }
+            self.number += 1;
+            if self.buffer.len() > self.limit && self.buffer.last() != Some(&b'\n') {
+                self.skip_line()?;
+                too_long = true;
+            }
+            if too_long || !unmarked(&self.buffer, self.number).trim_ascii_start().is_empty() {
+                break;
+            }
+        }
+        let text = unmarked(&self.buffer, self.number).trim_ascii_start();
+        let indent = self.buffer.len() - text.len();
+        Ok(Some(Line { number: self.number, indent, text: (!too_long).then(|| text.trim_ascii_end()) }))
+    }
+
+    /// Discards the rest of the line.
+    fn skip_line(&mut self) -> io::Result<()> {
+        loop {
+            let chunk = self.reader.fill_buf()?;
+            let end = chunk.iter().position(|byte| *byte == b'\n');
+            let used = end.map_or(chunk.len(), |end| end + 1);
+            self.reader.consume(used);
+            if end.is_some() || used == 0 {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// A first line without the byte order mark that some editors put there.
+fn unmarked(line: &[u8], number: u64) -> &[u8] {
+    match number {
+        1 => line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line),
+        _ => line,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+
+    use super::*;
+
+    fn packed(text: &str) -> Vec<u8> {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+        encoder.write_all(text.as_bytes()).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    fn text_of(bytes: &[u8]) -> String {
+        let mut text = String::new();
+        // A buffer of one byte is the hardest case for a look at the first two.
+        unpacked(BufReader::with_capacity(1, bytes)).unwrap().read_to_string(&mut text).unwrap();
+        text
+    }
+
+    #[test]
+    fn gzip_is_known_by_its_content() {
+        let two_members = [packed("one\n"), packed("two\n")].concat();
+        assert_eq!(text_of(&two_members), "one\ntwo\n");
+        for plain in ["", "x", "{}", "plain\n"] {
+            assert_eq!(text_of(plain.as_bytes()), plain);
+        }
+    }
+
+    #[test]
+    fn lines_are_trimmed_counted_and_bounded() {
+        let text = "\u{feff} a \r\n\r\n0123456789\n0123456789a\nlast".as_bytes();
+        let mut lines = Lines::new(BufReader::with_capacity(3, text), 10);
+        assert_eq!(lines.next().unwrap(), Some(Line { number: 1, indent: 4, text: Some(b"a") }));
+        assert_eq!(lines.next().unwrap(), Some(Line { number: 3, indent: 0, text: Some(b"0123456789") }));
+        assert_eq!(lines.next().unwrap(), Some(Line { number: 4, indent: 0, text: None }));
+        assert_eq!(lines.next().unwrap(), Some(Line { number: 5, indent: 0, text: Some(b"last") }));
+        assert_eq!(lines.next().unwrap(), None);
+    }
+}

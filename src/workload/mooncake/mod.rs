@@ -1,0 +1,390 @@
+//! Reader for Mooncake traces: JSONL, one request per line.
+//!
+//! | field | also | meaning |
+//! |---|---|---|
+//! | `timestamp` | `created_time`, `arrival_ms` | arrival; required of a row that starts a session in an open loop |
+//! | `delay` | `delay_ms` | think time before a later turn of a session; else the difference of the time stamps |
+//! | `input_length` | `input_tokens` | prompt tokens; without it, the blocks of `hash_ids` in full |
+//! | `output_length` | `output_tokens` | output tokens; required |
+//! | `hash_ids` | | content of consecutive blocks of the prompt, exact to 64 bits; without them the prompt shares nothing |
+//! | `session_id` | | rows of one session are its turns, in file order; each prompt is given in full |
+//! | `request_id` | | a name for the report |
+//! | `output_token_ids`, `priority`, `strict_priority`, `policy_class` | | checked, counted, without effect |
+//!
+//! Times are in the unit of the trace, except that names ending in `_ms` are milliseconds always.
+
+mod blocks;
+mod number;
+mod row;
+mod syntax;
+#[cfg(test)]
+mod tests;
+
+use std::io::{self, BufRead};
+
+use self::blocks::FittingSizes;
+use self::row::{Key, RawRow, Sink};
+use super::assembly::{Assembly, Chunks, Draft, Ending, Pacing, TimeFields};
+use super::input::{Line, Lines, unpacked};
+use super::interner::Interner;
+use super::problem::{
+    Ledger, NO_HASH_IDS, Place, Problems, Warning, WorkloadErrors, ZERO_INPUT, ZERO_OUTPUT,
+};
+use super::{Loaded, Prompt, Workload};
+use crate::config::scenario::{TraceTimeUnit, ZeroOutput};
+
+/// Longest line in bytes; a row of a million ids is shorter.
+const LINE_LIMIT: usize = 16 << 20;
+/// Rows listed whose ids do not fit the block size: one setting is behind all of them.
+const MISFITS_LISTED: u64 = 5;
+/// Fewer requests than this say nothing about the unit of their time stamps.
+const TELLING_REQUESTS: usize = 5;
+/// Fewer requests than this say nothing about gaps between them.
+const TELLING_GAPS: usize = 10;
+/// Requests per second above which time stamps are likelier to be seconds than milliseconds.
+const IMPLAUSIBLE_RATE: f64 = 1000.0;
+
+/// How to read a trace.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Options {
+    /// What the trace is called in messages.
+    pub origin: String,
+    /// Tokens that one hash id stands for.
+    pub block_size: u32,
+    /// Unit of the time stamps.
+    pub time_unit: TraceTimeUnit,
+    /// Only the first rows, when set.
+    pub max_requests: Option<u32>,
+    /// What becomes of rows that ask for no output.
+    pub zero_output: ZeroOutput,
+    /// Refuses whatever would be repaired or dropped.
+    pub strict: bool,
+    /// Open or closed loop, and how fast.
+    pub pacing: Pacing,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            origin: "trace".into(),
+            block_size: 512,
+            time_unit: TraceTimeUnit::Ms,
+            max_requests: None,
+            zero_output: ZeroOutput::Drop,
+            strict: false,
+            pacing: Pacing::default(),
+        }
+    }
+}
+
+/// Reads a trace, plain or gzip; the earliest arrival becomes time 0.
+///
+/// # Errors
+/// Everything that is wrong with the trace, with line numbers.
+pub fn read(reader: impl BufRead, options: &Options) -> Result<Loaded, WorkloadErrors> {
+    let mut trace = Reader::new(options);
+    if let Err(error) = unpacked(reader).and_then(|text| trace.read_rows(Lines::new(text, LINE_LIMIT))) {
+        trace.unreadable(&error);
+    }
+    trace.finish()
+}
+
+struct Reader<'o> {
+    options: &'o Options,
+    assembly: Assembly,
+    chunk_ids: Vec<u32>,
+    interner: Interner,
+    problems: Problems,
+    ledger: Ledger,
+    fitting: FittingSizes,
+    misfits: u64,
+    latest_line: u64,
+    latest_good_line: u64,
+    /// The latest row, if it ended before its object did.
+    cut_off: Option<(Place, String)>,
+}
+
+impl<'o> Reader<'o> {
+    fn new(options: &'o Options) -> Self {
+        let fields = TimeFields { arrival: Key::Timestamp.name(), delay: Key::Delay.name() };
+        Self {
+            options,
+            assembly: Assembly::new(options.pacing, fields),
+            chunk_ids: Vec::new(),
+            interner: Interner::default(),
+            problems: Problems::default(),
+            ledger: Ledger::default(),
+            fitting: FittingSizes::all(),
+            misfits: 0,
+            latest_line: 0,
+            latest_good_line: 0,
+            cut_off: None,
+        }
+    }
+
+    /// Reads rows to the end of the text, or as many as are wanted.
+    fn read_rows(&mut self, mut lines: Lines<impl BufRead>) -> io::Result<()> {
+        let wanted = self.options.max_requests.map_or(u64::MAX, u64::from);
+        while self.ledger.read < wanted
+            && let Some(line) = lines.next()?
+        {
+            self.latest_line = line.number;
+            if let Some((place, message)) = self.cut_off.take() {
+                self.problems.add(place, "", message);
+            }
+            if self.ledger.read == 0
+                && let Some(message) = line.text.and_then(syntax::other_format)
+            {
+                self.problems.add(Place::Line(line.number), "", message);
+                break;
+            }
+            self.ledger.read += 1;
+            self.take_line(&line);
+        }
+        Ok(())
+    }
+
+    fn unreadable(&mut self, error: &io::Error) {
+        let line = self.latest_line;
+        let message = match error.kind() {
+            io::ErrorKind::UnexpectedEof => {
+                format!("the gzip data is truncated: it ends within or after line {}", line + 1)
+            }
+            _ => format!("cannot be read: {error}"),
+        };
+        self.problems.add(Place::Line(line + 1), "", message);
+    }
+
+    fn take_line(&mut self, line: &Line<'_>) {
+        let place = Place::Line(line.number);
+        let Some(text) = line.text else {
+            self.problems.add(
+                place,
+                "",
+                format!("longer than {LINE_LIMIT} bytes, the most that one row may have"),
+            );
+            return;
+        };
+        let problems_before = self.problems.total();
+        let first_chunk = self.chunk_ids.len();
+        let mut sink = Sink {
+            place,
+            time_unit: self.options.time_unit,
+            chunk_ids: &mut self.chunk_ids,
+            interner: &mut self.interner,
+            problems: &mut self.problems,
+            ledger: &mut self.ledger,
+            current: None,
+        };
+        let row = match sink.read(text) {
+            Ok(row) => row,
+            Err(error) => {
+                let field = sink.current.map_or("", Key::name);
+                self.chunk_ids.truncate(first_chunk);
+                self.bad_syntax(line, text, field, &error);
+                return;
+            }
+        };
+        let draft = self.check(&row, first_chunk, text, place);
+        match draft {
+            Some(draft) if self.problems.total() == problems_before => {
+                if !draft.keep {
+                    self.chunk_ids.truncate(first_chunk);
+                }
+                self.latest_good_line = line.number;
+                self.assembly.push(row.session_id.as_deref(), draft, &mut self.problems);
+            }
+            _ => {
+                self.chunk_ids.truncate(first_chunk);
+                if let Some(session) = row.session_id {
+                    self.assembly.break_session(&session);
+                }
+            }
+        }
+    }
+
+    fn bad_syntax(&mut self, line: &Line<'_>, text: &[u8], field: &str, error: &serde_json::Error) {
+        let (column, message) = syntax::explain(text, error);
+        let place = Place::Column(line.number, column + line.indent);
+        if error.is_eof() {
+            self.cut_off = Some((place, message));
+        } else {
+            self.problems.add(place, field, message);
+        }
+    }
+
+    /// The checks of one row that need more than one of its fields.
+    fn check(&mut self, row: &RawRow<'_>, first_chunk: usize, text: &[u8], place: Place) -> Option<Draft> {
+        let chunks = (self.chunk_ids.len() - first_chunk) as u32;
+        let input_length = self.input_length(row, chunks, text, place);
+        let output_length = self.output_length(row, text, place);
+        let (input_length, output_length) = (input_length?, output_length?);
+        if let Some(listed) = row.output_tokens_listed
+            && listed != output_length as usize
+        {
+            let message =
+                format!("{listed} ids for an output_length of {output_length}: there must be as many");
+            self.problems.add(place, Key::OutputTokenIds.name(), message);
+        }
+        let keep = self.keep(input_length, output_length, place);
+        if keep && chunks == 0 {
+            self.ledger.repair(NO_HASH_IDS, place);
+        }
+        Some(Draft {
+            place,
+            arrival_ms: row.timestamp_ms.get(),
+            delay_ms: row.delay_ms.get(),
+            input_length,
+            output_length,
+            prompt: Prompt {
+                first_chunk: first_chunk as u32,
+                chunks,
+                tokens_per_chunk: self.options.block_size,
+            },
+            dp_rank: None,
+            name: row.request_id.as_deref().map(Into::into),
+            keep,
+        })
+    }
+
+    /// The length of the prompt, which has to agree with the number of its blocks.
+    fn input_length(&mut self, row: &RawRow<'_>, chunks: u32, text: &[u8], place: Place) -> Option<u32> {
+        let block_size = self.options.block_size;
+        let Some(input_length) = row.input_length.get() else {
+            if row.has(Key::InputLength) || row.has(Key::InputTokens) {
+                return None;
+            }
+            if chunks == 0 {
+                self.missing(
+                    Key::InputLength,
+                    "without hash_ids nothing else tells the length of the prompt",
+                    text,
+                    place,
+                );
+                return None;
+            }
+            let capacity =
+                Some(u64::from(chunks) * u64::from(block_size)).filter(|tokens| *tokens <= i32::MAX as u64);
+            if capacity.is_none() {
+                let message = format!("{chunks} blocks of {block_size} tokens are too many for one prompt");
+                self.problems.add(place, Key::HashIds.name(), message);
+            }
+            return capacity.map(|tokens| tokens as u32);
+        };
+        let expected = input_length.div_ceil(block_size);
+        if chunks > 0 && input_length > 0 {
+            self.fitting.keep(input_length, chunks);
+        }
+        if chunks > 0 && chunks != expected {
+            self.misfit(input_length, chunks, expected, place);
+            return None;
+        }
+        Some(input_length)
+    }
+
+    fn misfit(&mut self, input_length: u32, chunks: u32, expected: u32, place: Place) {
+        self.misfits += 1;
+        if self.misfits > MISFITS_LISTED {
+            self.problems.count_only();
+            return;
+        }
+        let block_size = self.options.block_size;
+        let message = format!(
+            "{chunks} ids for {input_length} tokens: with blocks of {block_size} tokens there must be {expected}"
+        );
+        self.problems.add(place, Key::HashIds.name(), message);
+    }
+
+    fn output_length(&mut self, row: &RawRow<'_>, text: &[u8], place: Place) -> Option<u32> {
+        if row.output_length.get().is_none() && !row.has(Key::OutputLength) && !row.has(Key::OutputTokens) {
+            self.missing(Key::OutputLength, "every row needs it", text, place);
+        }
+        row.output_length.get()
+    }
+
+    fn missing(&mut self, key: Key, why: &str, text: &[u8], place: Place) {
+        self.problems.add(place, key.name(), format!("missing: {why}; {}", syntax::fields_found(text)));
+        if let Some(hint) = syntax::likely_meaning(text, key.name()) {
+            self.problems.hint(hint);
+        }
+    }
+
+    /// Whether a row of these lengths is used; counts it if not.
+    fn keep(&mut self, input_length: u32, output_length: u32, place: Place) -> bool {
+        let kind = match (input_length, output_length, self.options.zero_output) {
+            (0, _, _) => ZERO_INPUT,
+            (_, 0, ZeroOutput::Drop) => ZERO_OUTPUT,
+            _ => return true,
+        };
+        self.ledger.drop(kind, place);
+        false
+    }
+
+    fn finish(mut self) -> Result<Loaded, WorkloadErrors> {
+        if let Some((place, _)) = self.cut_off {
+            let message = match self.latest_good_line {
+                0 => "the file is truncated: its only row ends in the middle".into(),
+                line => format!(
+                    "the file is truncated: its last row ends in the middle; the last good one is line {line}"
+                ),
+            };
+            self.problems.add(place, "", message);
+        }
+        if self.misfits > 0 {
+            self.problems.hint(self.fitting.advice());
+        }
+        let chunks = Chunks { ids: self.chunk_ids, names: self.interner.into_names() };
+        let ending = Ending {
+            origin: &self.options.origin,
+            strict: self.options.strict,
+            ledger: self.ledger,
+            problems: self.problems,
+        };
+        let mut loaded = self.assembly.finish(true, chunks, ending)?;
+        loaded.warnings.extend(suspicions(&loaded.workload, self.options));
+        Ok(loaded)
+    }
+}
+
+/// What looks odd about the arrivals of an open loop.
+fn suspicions(workload: &Workload, options: &Options) -> Vec<Warning> {
+    if options.pacing.concurrency.is_some() {
+        return Vec::new();
+    }
+    let arrivals_ms: Vec<f64> = workload
+        .session_starts
+        .iter()
+        .map(|start| workload.requests[start.0 as usize].arrival.as_ms() * options.pacing.speedup)
+        .collect();
+    let span_ms = arrivals_ms.last().copied().unwrap_or(0.0);
+    let mut warnings = Vec::new();
+    let rate = workload.requests.len() as f64 / span_ms * 1e3;
+    if options.time_unit == TraceTimeUnit::Ms
+        && span_ms > 0.0
+        && arrivals_ms.len() >= TELLING_REQUESTS
+        && rate > IMPLAUSIBLE_RATE
+    {
+        warnings.push(Warning {
+            kind: "tiny span".into(),
+            count: workload.requests.len() as u64,
+            message: format!(
+                "{} requests arrive within {span_ms} ms, {rate:.0} requests per second; if the time stamps are seconds, set `workload.trace_time_unit: s`",
+                workload.requests.len()
+            ),
+        });
+    }
+    let gaps = arrivals_ms.windows(2).map(|pair| (pair[1] - pair[0], pair[1]));
+    if arrivals_ms.len() >= TELLING_GAPS
+        && let Some((gap_ms, until_ms)) = gaps.max_by(|a, b| a.0.total_cmp(&b.0))
+        && gap_ms > span_ms / 2.0
+    {
+        warnings.push(Warning {
+            kind: "long gap".into(),
+            count: 1,
+            message: format!(
+                "nothing arrives for {gap_ms} ms before {until_ms} ms, most of the span of {span_ms} ms: is a time stamp wrong?"
+            ),
+        });
+    }
+    warnings
+}
