@@ -1,1 +1,3 @@
-//! Placeholder.
+//! Behaviour of the whole, one file per theme.
+mod workload_bad_inputs;
+mod workload_real_traces;

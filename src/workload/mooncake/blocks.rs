@@ -66,7 +66,9 @@ mod tests {
         for size in 1..40_u32 {
             let rows: Vec<(u32, u32)> = (1..30_u32).map(|n| (n * 7, (n * 7).div_ceil(size))).collect();
             let mut sizes = FittingSizes::all();
-            rows.iter().for_each(|(length, ids)| sizes.keep(*length, *ids));
+            for (length, ids) in &rows {
+                sizes.keep(*length, *ids);
+            }
             for other in 1..60_u32 {
                 let fits = rows.iter().all(|(length, ids)| length.div_ceil(other) == *ids);
                 let kept = (sizes.least..=sizes.most).contains(&u64::from(other));

@@ -23,6 +23,7 @@ mod tests;
 use std::io::{self, BufRead};
 
 use self::blocks::FittingSizes;
+use self::number::Scalar;
 use self::row::{Key, RawRow, Sink};
 use super::assembly::{Assembly, Chunks, Draft, Ending, Pacing, TimeFields};
 use super::input::{Line, Lines, unpacked};
@@ -263,13 +264,11 @@ impl<'o> Reader<'o> {
                 );
                 return None;
             }
-            let capacity =
-                Some(u64::from(chunks) * u64::from(block_size)).filter(|tokens| *tokens <= i32::MAX as u64);
-            if capacity.is_none() {
-                let message = format!("{chunks} blocks of {block_size} tokens are too many for one prompt");
-                self.problems.add(place, Key::HashIds.name(), message);
+            let length = Scalar::Unsigned(u64::from(chunks) * u64::from(block_size)).length();
+            if let Err(message) = &length {
+                self.problems.add(place, Key::HashIds.name(), format!("{chunks} blocks: {message}"));
             }
-            return capacity.map(|tokens| tokens as u32);
+            return length.ok();
         };
         let expected = input_length.div_ceil(block_size);
         if chunks > 0 && input_length > 0 {

@@ -136,7 +136,7 @@ fn syntax_errors_have_a_column_and_a_reason() {
         (r#"{"timestamp": -Infinity}"#, "timestamp: -Infinity is not a number in JSON"),
         (r#"{"timestamp": 1e999}"#, "timestamp: number out of range"),
         (r#"{"session_id": None}"#, "session_id: None is Python, not JSON"),
-        (r#"{'timestamp': 1}"#, "JSON strings take double quotes"),
+        ("{'timestamp': 1}", "JSON strings take double quotes"),
         (r#"{"a": 1} {"b": 2}"#, "line 1, column 10: trailing characters"),
         (r#"{"a": 1 // one"#, "JSON has no comments"),
     ] {
@@ -396,11 +396,9 @@ fn a_dropped_turn_takes_no_time() {
 
 #[test]
 fn odd_arrivals_are_pointed_out() {
-    let rows = |stamps: &[f64]| -> String {
-        stamps
-            .iter()
-            .map(|t| format!("{{\"timestamp\": {t}, \"output_length\": 1, \"hash_ids\": [1]}}\n"))
-            .collect()
+    let rows = |stamps: &[f64]| {
+        let row = |t: &f64| format!("{{\"timestamp\": {t}, \"output_length\": 1, \"hash_ids\": [1]}}");
+        stamps.iter().map(row).collect::<Vec<_>>().join("\n")
     };
     let kinds = |text: &str, options: &Options| -> Vec<String> {
         accept(text, options).warnings.into_iter().map(|warning| warning.kind).collect()
