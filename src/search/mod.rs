@@ -1,1 +1,32 @@
 //! Studies that propose deployments, replay them and rank the answers.
+//!
+//! A [`Plan`] turns a configuration into branches, one per deployment mode, each with a [`Space`] of points. A study asks a
+//! [`Sampler`] for points, unrolls each into a scenario, has an [`Evaluator`] score it, and tells the sampler. [`run`] does
+//! so on as many threads as it is given and returns the same [`SearchResult`] on any number of them.
+
+mod branch;
+mod evaluator;
+mod layout;
+mod objective;
+mod policy_filter;
+mod ranking;
+mod refusal;
+mod result;
+mod sampler;
+mod space;
+mod study;
+mod trial;
+mod unroll;
+
+pub use branch::{Branch, Plan};
+pub use evaluator::Evaluator;
+pub use layout::{gpus_per_worker, strategy, total_gpus, used_gpus};
+pub use objective::{Direction, Metrics, direction, metric, objective_value, score};
+pub use ranking::{Candidate, rank};
+pub use refusal::Refusal;
+pub use result::{Rejected, SearchResult, StudySummary};
+pub use sampler::{Grid, Observation, Random, Sampler};
+pub use space::{Condition, Dimension, Point, Space};
+pub use study::{Options, SearchError, StudyEnd, StudyEvent, TRIAL_THREAD_NAME, Watcher, run};
+pub use trial::{Evaluation, Outcome, Tally, TrialRecord, reasons};
+pub use unroll::Unrolled;

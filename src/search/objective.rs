@@ -1,0 +1,178 @@
+//! What a goal reads from a replay: objective values, scores, and the bar a candidate has to clear.
+
+use serde_json::{Map, Value};
+
+use crate::config::search::{OptimizationGoal, OptimizationTarget};
+
+/// Every figure of a replay's summary by name. Figures without a sample are null.
+pub type Metrics = Map<String, Value>;
+
+/// A figure of a summary, if it is there and has a value.
+pub fn metric(metrics: &Metrics, name: &str) -> Option<f64> {
+    metrics.get(name)?.as_f64()
+}
+
+/// Which way an objective gets better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// More is better.
+    Maximise,
+    /// Less is better.
+    Minimise,
+}
+
+/// Which way a single objective gets better.
+///
+/// # Panics
+/// For a Pareto goal, which has no direction of its own.
+pub fn direction(target: OptimizationTarget) -> Direction {
+    match target {
+        OptimizationTarget::E2eLatency => Direction::Minimise,
+        OptimizationTarget::Pareto => panic!("a Pareto goal has one direction per objective"),
+        _ => Direction::Maximise,
+    }
+}
+
+/// The summary figure behind an objective, and whether it is divided by the mean number of GPUs.
+fn source(target: OptimizationTarget) -> (&'static str, bool) {
+    match target {
+        OptimizationTarget::Throughput => ("output_throughput_tok_s", false),
+        OptimizationTarget::ThroughputPerGpu => ("output_throughput_tok_s", true),
+        OptimizationTarget::ThroughputPerUser => ("mean_output_token_throughput_per_user", false),
+        OptimizationTarget::E2eLatency => ("mean_e2e_latency_ms", false),
+        OptimizationTarget::Goodput => ("goodput_output_throughput_tok_s", false),
+        OptimizationTarget::GoodputPerGpu => ("goodput_output_throughput_tok_s", true),
+        OptimizationTarget::Pareto => panic!("a Pareto goal has no value of its own"),
+    }
+}
+
+/// The value of a single objective, in its own units.
+///
+/// # Errors
+/// The name of the figure that the summary lacks.
+///
+/// # Panics
+/// For a Pareto goal, which is several objectives.
+pub fn objective_value(target: OptimizationTarget, metrics: &Metrics) -> Result<f64, &'static str> {
+    let (name, per_gpu) = source(target);
+    let value = metric(metrics, name).ok_or(name)?;
+    if !per_gpu {
+        return Ok(value);
+    }
+    let gpus = average_gpus(metrics);
+    Ok(if gpus > 0.0 { value / gpus } else { 0.0 })
+}
+
+/// GPUs in use on average: GPU hours by hours, 0 when either is not positive.
+fn average_gpus(metrics: &Metrics) -> f64 {
+    const MS_PER_HOUR: f64 = 3_600_000.0;
+    let gpu_hours = metric(metrics, "gpu_hours").unwrap_or(0.0);
+    let duration_ms = metric(metrics, "duration_ms").unwrap_or(0.0);
+    if gpu_hours > 0.0 && duration_ms > 0.0 { gpu_hours / (duration_ms / MS_PER_HOUR) } else { 0.0 }
+}
+
+/// An objective's value signed so that more is better.
+pub fn score(target: OptimizationTarget, value: f64) -> f64 {
+    match direction(target) {
+        Direction::Maximise => value,
+        Direction::Minimise => -value,
+    }
+}
+
+/// How a measured candidate stands before the goal.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Verdict {
+    /// It counts, with this score.
+    Feasible(f64),
+    /// It misses a bar that the goal sets.
+    Infeasible(String),
+    /// The replay lacks what the goal reads.
+    Unscored(String),
+}
+
+/// Scores a candidate for a goal with a single objective.
+pub(super) fn judge(goal: &OptimizationGoal, metrics: &Metrics) -> Verdict {
+    let value = match objective_value(goal.target, metrics) {
+        Ok(value) => value,
+        Err(name) => return Verdict::Unscored(lacking(name, metrics)),
+    };
+    if let Some(minimum) = goal.min_attainment {
+        match metric(metrics, "attainment") {
+            None => return Verdict::Unscored(lacking("attainment", metrics)),
+            Some(attainment) if attainment < minimum => {
+                return Verdict::Infeasible(format!(
+                    "attainment {attainment} is below goal.min_attainment {minimum}"
+                ));
+            }
+            Some(_) => {}
+        }
+    }
+    Verdict::Feasible(score(goal.target, value))
+}
+
+fn lacking(name: &str, metrics: &Metrics) -> String {
+    let completed = metric(metrics, "completed_requests");
+    let why = if completed == Some(0.0) { ": no request completed" } else { "" };
+    format!("replay report lacks {name}{why}")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn metrics(value: Value) -> Metrics {
+        value.as_object().unwrap().clone()
+    }
+
+    fn goal(target: OptimizationTarget, min_attainment: Option<f64>) -> OptimizationGoal {
+        OptimizationGoal { target, sla: None, pareto_objectives: Vec::new(), min_attainment }
+    }
+
+    #[test]
+    fn per_gpu_objectives_divide_by_the_average_number_of_gpus() {
+        let metrics = metrics(json!({
+            "output_throughput_tok_s": 1200.0, "gpu_hours": 2.0, "duration_ms": 1_800_000.0
+        }));
+        assert_eq!(objective_value(OptimizationTarget::ThroughputPerGpu, &metrics), Ok(300.0));
+        assert_eq!(objective_value(OptimizationTarget::Throughput, &metrics), Ok(1200.0));
+    }
+
+    #[test]
+    fn per_gpu_objectives_are_zero_without_gpu_time() {
+        for rest in [json!(null), json!(0.0), json!(-1.0)] {
+            let metrics = metrics(json!({
+                "output_throughput_tok_s": 5.0, "gpu_hours": rest, "duration_ms": 1.0
+            }));
+            assert_eq!(objective_value(OptimizationTarget::ThroughputPerGpu, &metrics), Ok(0.0));
+        }
+    }
+
+    #[test]
+    fn latency_is_better_when_smaller() {
+        let metrics = metrics(json!({"mean_e2e_latency_ms": 250.0}));
+        assert_eq!(judge(&goal(OptimizationTarget::E2eLatency, None), &metrics), Verdict::Feasible(-250.0));
+    }
+
+    #[test]
+    fn a_missing_or_empty_figure_is_named() {
+        let metrics = metrics(json!({"mean_e2e_latency_ms": null, "completed_requests": 0}));
+        assert_eq!(
+            judge(&goal(OptimizationTarget::E2eLatency, None), &metrics),
+            Verdict::Unscored("replay report lacks mean_e2e_latency_ms: no request completed".into())
+        );
+        assert_eq!(
+            judge(&goal(OptimizationTarget::Goodput, None), &Metrics::new()),
+            Verdict::Unscored("replay report lacks goodput_output_throughput_tok_s".into())
+        );
+    }
+
+    #[test]
+    fn the_attainment_bar_is_inclusive() {
+        let metrics = metrics(json!({"output_throughput_tok_s": 5.0, "attainment": 0.9}));
+        assert_eq!(judge(&goal(OptimizationTarget::Throughput, Some(0.9)), &metrics), Verdict::Feasible(5.0));
+        let below = judge(&goal(OptimizationTarget::Throughput, Some(0.95)), &metrics);
+        assert!(matches!(below, Verdict::Infeasible(reason) if reason.contains("0.95")));
+    }
+}

@@ -1,0 +1,93 @@
+//! What a search found.
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::branch::Plan;
+use super::ranking::{Candidate, rank};
+use super::study::{Standings, StudyEnd};
+use super::trial::{Outcome, Tally, TrialRecord};
+use crate::config::scenario::DeploymentMode;
+use crate::config::search::OptimizationGoal;
+
+/// The version of the form in which a result is written.
+const SCHEMA_VERSION: u32 = 1;
+
+/// The answer of a search, in the form of `candidates.json`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SearchResult {
+    /// The version of this form.
+    pub schema_version: u32,
+    /// What was searched for.
+    pub goal: OptimizationGoal,
+    /// Whether the first candidate is known to be the best of all points: every point was evaluated, and none failed.
+    pub certified_optimum: bool,
+    /// Trials by outcome.
+    pub tally: Tally,
+    /// The candidates that count, best first.
+    pub candidates: Vec<Candidate>,
+    /// The trials that do not count, in the order of suggestion; repetitions are left out.
+    pub rejected: Vec<Rejected>,
+    /// How each study ended.
+    #[serde(skip)]
+    pub studies: Vec<StudySummary>,
+}
+
+/// A trial that does not count.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Rejected {
+    /// Every setting by name.
+    pub config: Map<String, Value>,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// Why.
+    pub reason: String,
+}
+
+impl Rejected {
+    pub(super) fn of_trial(record: &TrialRecord) -> Self {
+        Self {
+            config: record.config.clone(),
+            outcome: record.outcome,
+            reason: record.reason.clone().unwrap_or_default(),
+        }
+    }
+}
+
+/// How a study ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StudySummary {
+    /// Its branch.
+    pub mode: DeploymentMode,
+    /// Why it ended.
+    pub end: StudyEnd,
+    /// Whether every point of the branch has been evaluated.
+    pub covers_all_points: bool,
+}
+
+impl SearchResult {
+    pub(super) fn new(plan: &Plan, standings: Standings) -> Self {
+        let Standings { tally, candidates, rejected, studies, .. } = standings;
+        let all_covered =
+            studies.len() == plan.branches.len() && studies.iter().all(|study| study.covers_all_points);
+        Self {
+            schema_version: SCHEMA_VERSION,
+            goal: plan.config.goal.clone(),
+            certified_optimum: all_covered && !candidates.is_empty(),
+            tally,
+            candidates: rank(candidates),
+            rejected,
+            studies,
+        }
+    }
+
+    /// The best candidate, if any counts.
+    pub fn best(&self) -> Option<&Candidate> {
+        self.candidates.first()
+    }
+
+    /// Whether the search was told to stop before its end.
+    pub fn was_interrupted(&self) -> bool {
+        self.studies.iter().any(|study| study.end == StudyEnd::Interrupted)
+    }
+}

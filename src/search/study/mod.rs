@@ -1,0 +1,93 @@
+//! Studies: actors on the wall clock that evaluate candidates on many threads and come to the same answer on any number of
+//! them.
+//!
+//! ```text
+//!   Leaderboard ──starts──▶ StudyActor ──candidates──▶ TrialPool (threads)
+//!        ▲                    │    ▲                        │
+//!        └─────StudyEvent─────┤    └─────TrialFinished──────┘
+//!   Progress ◀────────────────┘
+//! ```
+
+mod actor;
+mod leaderboard;
+mod pool;
+mod progress;
+mod rounds;
+
+use std::io::Write;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use actix::{Actor, System};
+use crossbeam_channel::bounded;
+
+pub use actor::StudyEvent;
+use leaderboard::Leaderboard;
+pub(super) use leaderboard::Standings;
+pub use pool::TRIAL_THREAD_NAME;
+use pool::TrialPool;
+use progress::Progress;
+pub use progress::Watcher;
+pub use rounds::StudyEnd;
+
+use super::branch::Plan;
+use super::evaluator::Evaluator;
+use super::result::SearchResult;
+
+/// How a search is run; none of it changes the answer.
+pub struct Options {
+    /// Candidates that are evaluated at the same time.
+    pub threads: NonZeroUsize,
+    /// Set to end the search with what it has.
+    pub interrupt: Arc<AtomicBool>,
+    /// Takes one line of JSON per committed trial, as soon as it is committed.
+    pub journal: Option<Box<dyn Write + Send>>,
+    /// Looks on.
+    pub watcher: Option<Box<dyn Watcher>>,
+}
+
+/// Why a search broke down.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SearchError {
+    /// The journal cannot be written.
+    #[error("cannot write the journal: {0}")]
+    Journal(std::io::Error),
+    /// The machine gives no threads.
+    #[error("cannot start the trial threads: {0}")]
+    Threads(std::io::Error),
+    /// The actor system ended before the search did.
+    #[error("the search ended without a result")]
+    NoResult,
+}
+
+/// Runs the studies of `plan` and ranks what they found.
+///
+/// # Errors
+/// When the search itself cannot go on. A candidate that cannot be evaluated is a failed trial instead.
+pub fn run(
+    plan: &Plan,
+    evaluator: &Arc<dyn Evaluator>,
+    options: Options,
+) -> Result<SearchResult, SearchError> {
+    let pool = TrialPool::start(options.threads.get(), evaluator).map_err(SearchError::Threads)?;
+    let (sender, receiver) = bounded(1);
+    let system = System::new();
+    system.block_on(async {
+        let progress = options.watcher.map(|watcher| Progress { watcher }.start().recipient());
+        Leaderboard {
+            branches: plan.branches.iter().cloned().collect(),
+            pool,
+            interrupt: options.interrupt,
+            journal: options.journal,
+            progress,
+            standings: Standings::default(),
+            result: sender,
+        }
+        .start();
+    });
+    system.run().map_err(SearchError::Threads)?;
+    let standings = receiver.try_recv().unwrap_or(Err(SearchError::NoResult))?;
+    Ok(SearchResult::new(plan, standings))
+}

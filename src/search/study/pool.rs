@@ -1,0 +1,68 @@
+//! The threads that evaluate candidates.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::thread;
+
+use actix::Recipient;
+use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
+
+use super::actor::TrialFinished;
+use super::rounds::Job;
+use crate::search::evaluator::Evaluator;
+use crate::search::trial::Evaluation;
+
+/// How the threads of a pool are named: a panic in one of them becomes a failed trial, so nobody need print it.
+pub const TRIAL_THREAD_NAME: &str = "spica-trial";
+
+/// Evaluates candidates on threads of its own.
+#[derive(Clone)]
+pub(crate) struct TrialPool {
+    queue: Sender<TrialJob>,
+}
+
+/// A candidate and who wants to know.
+pub(crate) struct TrialJob {
+    pub(crate) job: Job,
+    pub(crate) reply_to: Recipient<TrialFinished>,
+}
+
+impl TrialPool {
+    /// Starts `threads` threads. They end when the pool and its clones are gone and their last candidate is done; nobody
+    /// waits for that, so that an interrupted search need not.
+    pub(crate) fn start(threads: usize, evaluator: &Arc<dyn Evaluator>) -> std::io::Result<Self> {
+        let (queue, jobs) = bounded(threads);
+        for _ in 0..threads {
+            let (jobs, evaluator) = (jobs.clone(), Arc::clone(evaluator));
+            thread::Builder::new().name(TRIAL_THREAD_NAME.into()).spawn(move || work(&jobs, &*evaluator))?;
+        }
+        Ok(Self { queue })
+    }
+
+    /// Hands a candidate to the next free thread, or gives it back when all are busy and enough are waiting.
+    pub(crate) fn offer(&self, job: TrialJob) -> Option<TrialJob> {
+        match self.queue.try_send(job) {
+            Ok(()) => None,
+            Err(TrySendError::Full(job) | TrySendError::Disconnected(job)) => Some(job),
+        }
+    }
+}
+
+fn work(jobs: &Receiver<TrialJob>, evaluator: &dyn Evaluator) {
+    for TrialJob { job, reply_to } in jobs {
+        let evaluation = evaluate(evaluator, &job);
+        reply_to.do_send(TrialFinished { trial: job.trial, evaluation });
+    }
+}
+
+/// A panic is the fault of one candidate's replay and must not take the others with it.
+fn evaluate(evaluator: &dyn Evaluator, job: &Job) -> Evaluation {
+    catch_unwind(AssertUnwindSafe(|| evaluator.evaluate(&job.scenario))).unwrap_or_else(|payload| {
+        let message = payload
+            .downcast_ref::<&str>()
+            .map(|message| (*message).to_owned())
+            .or_else(|| payload.downcast_ref::<String>().cloned())
+            .unwrap_or_else(|| "no message".into());
+        Evaluation::Failed(format!("replay failed: internal error: {message}"))
+    })
+}

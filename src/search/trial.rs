@@ -1,0 +1,136 @@
+//! What became of the trials: outcomes, tallies, and the record of each.
+
+use std::sync::Arc;
+
+use indexmap::IndexMap;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::objective::Metrics;
+use crate::config::scenario::{DeploymentMode, Scenario};
+
+/// What an evaluation found.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Evaluation {
+    /// The replay's summary.
+    Measured(Metrics),
+    /// The deployment can not serve, for this reason.
+    Infeasible(String),
+    /// The evaluation itself failed, for this reason.
+    Failed(String),
+}
+
+/// How a trial ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// It was replayed and counts.
+    Feasible,
+    /// It can not serve, or misses a bar that the goal sets.
+    Infeasible,
+    /// It could not be built or replayed.
+    Failed,
+    /// The engine does not support its layout.
+    Unsupported,
+    /// It repeats an earlier trial, of whatever outcome, and was not replayed again.
+    CacheHit,
+}
+
+/// Trials by outcome.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Tally {
+    /// Trials that count.
+    pub feasible: u64,
+    /// Trials that can not serve or miss a bar.
+    pub infeasible: u64,
+    /// Trials that could not be built or replayed.
+    pub failed: u64,
+    /// Trials whose engine does not support their layout.
+    pub unsupported: u64,
+    /// Trials that repeat another.
+    pub cache_hit: u64,
+}
+
+impl Tally {
+    /// Counts one trial.
+    pub fn count(&mut self, outcome: Outcome) {
+        let counter = match outcome {
+            Outcome::Feasible => &mut self.feasible,
+            Outcome::Infeasible => &mut self.infeasible,
+            Outcome::Failed => &mut self.failed,
+            Outcome::Unsupported => &mut self.unsupported,
+            Outcome::CacheHit => &mut self.cache_hit,
+        };
+        *counter += 1;
+    }
+
+    /// Trials of every outcome.
+    pub fn total(&self) -> u64 {
+        self.attempts() + self.unsupported + self.cache_hit
+    }
+
+    /// Trials that were evaluated.
+    pub fn attempts(&self) -> u64 {
+        self.feasible + self.infeasible + self.failed
+    }
+}
+
+/// A committed trial: one line of the journal.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct TrialRecord {
+    /// Its number, from 1, in the order of suggestion over all branches.
+    pub trial: u32,
+    /// Its branch.
+    pub deployment_mode: DeploymentMode,
+    /// The round of its branch, from 1.
+    pub round: u32,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// The trial it repeats, for a [`Outcome::CacheHit`].
+    pub repeats: Option<u32>,
+    /// Why it does not count.
+    pub reason: Option<String>,
+    /// Its score, if it counts: higher is better.
+    pub score: Option<f64>,
+    /// GPUs that it occupies.
+    pub used_gpus: u32,
+    /// Every setting by name.
+    pub config: Map<String, Value>,
+    /// Every figure of its replay's summary, if there was one and this is not a repetition.
+    pub metrics: Option<Metrics>,
+    /// What replays it; absent if it could not be built.
+    #[serde(skip)]
+    pub scenario: Option<Arc<Scenario>>,
+}
+
+/// Reasons why trials did not count, each with the number of trials, the most frequent first (the earlier first among
+/// equals).
+pub fn reasons<'a>(rejected: impl Iterator<Item = &'a str>) -> Vec<(&'a str, usize)> {
+    let mut counts: IndexMap<&str, usize> = IndexMap::new();
+    for reason in rejected {
+        *counts.entry(reason).or_default() += 1;
+    }
+    let mut reasons: Vec<(&str, usize)> = counts.into_iter().collect();
+    reasons.sort_by_key(|&(_, count)| std::cmp::Reverse(count));
+    reasons
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_are_counted_and_ordered() {
+        let all = ["b", "a", "c", "a", "c"];
+        assert_eq!(reasons(all.into_iter()), [("a", 2), ("c", 2), ("b", 1)]);
+    }
+
+    #[test]
+    fn the_tally_adds_up() {
+        let mut tally = Tally::default();
+        for outcome in [Outcome::Feasible, Outcome::Feasible, Outcome::CacheHit, Outcome::Failed] {
+            tally.count(outcome);
+        }
+        assert_eq!((tally.feasible, tally.attempts(), tally.total()), (2, 3, 4));
+    }
+}
