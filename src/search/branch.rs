@@ -9,7 +9,7 @@ use super::policy_filter;
 use super::refusal::{Refusal, refusals};
 use super::space::{Condition, Dimension, Point, Space};
 use crate::config::presets::ScalingPolicy;
-use crate::config::scenario::{Backend, DeploymentMode, PolicyConfig};
+use crate::config::scenario::{Backend, DeploymentMode, KvTransfer, PolicyConfig};
 use crate::config::search::{ParallelConfig, SmartSearchConfig};
 
 /// The router whose weights are knobs of a search.
@@ -177,7 +177,7 @@ fn inert_settings(config: &SmartSearchConfig) -> Vec<String> {
         (space.bandwidth_g1_to_g2_gbps.is_some(), "bandwidth_g1_to_g2_gbps", "there is no host offload"),
         (space.bandwidth_g2_to_g1_gbps.is_some(), "bandwidth_g2_to_g1_gbps", "there is no host offload"),
         (space.offload_batch_size.is_some(), "offload_batch_size", "there is no host offload"),
-        (space.kv_transfer != Default::default(), "kv_transfer", "no candidate is disaggregated"),
+        (space.kv_transfer != KvTransfer::default(), "kv_transfer", "no candidate is disaggregated"),
         (space.active_decode_blocks_threshold.is_some(), "active_decode_blocks_threshold", reserved),
         (space.active_prefill_tokens_threshold.is_some(), "active_prefill_tokens_threshold", reserved),
         (

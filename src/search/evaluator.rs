@@ -1,7 +1,15 @@
 //! What turns a candidate into figures.
 
+use std::sync::Arc;
+
+use serde_json::Value;
+
 use super::trial::Evaluation;
 use crate::config::scenario::Scenario;
+use crate::registry::Registry;
+use crate::report::Summary;
+use crate::serving::{self, ReplayError};
+use crate::workload::Workload;
 
 /// Scores the scenarios of a search, from many threads at a time.
 ///
@@ -14,5 +22,39 @@ pub trait Evaluator: Send + Sync {
 impl<F: Fn(&Scenario) -> Evaluation + Send + Sync> Evaluator for F {
     fn evaluate(&self, scenario: &Scenario) -> Evaluation {
         self(scenario)
+    }
+}
+
+/// Evaluates candidates by replaying one workload on each.
+#[derive(Debug)]
+pub struct ReplayEvaluator {
+    workload: Arc<Workload>,
+    registry: Arc<Registry>,
+}
+
+impl ReplayEvaluator {
+    /// Replays `workload` with the policies of `registry`.
+    pub fn new(workload: Arc<Workload>, registry: Arc<Registry>) -> Self {
+        Self { workload, registry }
+    }
+}
+
+impl Evaluator for ReplayEvaluator {
+    fn evaluate(&self, scenario: &Scenario) -> Evaluation {
+        match serving::replay(scenario, &self.workload, &self.registry) {
+            Ok(record) => measured(&Summary::new(&record, &self.workload, scenario.sla.as_ref())),
+            Err(ReplayError::Refused(reason)) => {
+                Evaluation::Failed(format!("candidate build failed: {reason}"))
+            }
+            Err(error) => Evaluation::Failed(format!("replay failed: {error}")),
+        }
+    }
+}
+
+fn measured(summary: &Summary) -> Evaluation {
+    match serde_json::to_value(summary) {
+        Ok(Value::Object(metrics)) => Evaluation::Measured(metrics),
+        Ok(_) => Evaluation::Failed("replay failed: its summary has no named figures".into()),
+        Err(error) => Evaluation::Failed(format!("replay failed: its summary cannot be written: {error}")),
     }
 }

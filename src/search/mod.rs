@@ -15,11 +15,13 @@ mod result;
 mod sampler;
 mod space;
 mod study;
+#[cfg(test)]
+mod test_support;
 mod trial;
 mod unroll;
 
 pub use branch::{Branch, Plan};
-pub use evaluator::Evaluator;
+pub use evaluator::{Evaluator, ReplayEvaluator};
 pub use layout::{gpus_per_worker, strategy, total_gpus, used_gpus};
 pub use objective::{Direction, Metrics, direction, metric, objective_value, score};
 pub use ranking::{Candidate, rank};

@@ -122,7 +122,7 @@ mod tests {
 
     use super::*;
 
-    fn metrics(value: Value) -> Metrics {
+    fn metrics(value: &Value) -> Metrics {
         value.as_object().unwrap().clone()
     }
 
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn per_gpu_objectives_divide_by_the_average_number_of_gpus() {
-        let metrics = metrics(json!({
+        let metrics = metrics(&json!({
             "output_throughput_tok_s": 1200.0, "gpu_hours": 2.0, "duration_ms": 1_800_000.0
         }));
         assert_eq!(objective_value(OptimizationTarget::ThroughputPerGpu, &metrics), Ok(300.0));
@@ -142,7 +142,7 @@ mod tests {
     #[test]
     fn per_gpu_objectives_are_zero_without_gpu_time() {
         for rest in [json!(null), json!(0.0), json!(-1.0)] {
-            let metrics = metrics(json!({
+            let metrics = metrics(&json!({
                 "output_throughput_tok_s": 5.0, "gpu_hours": rest, "duration_ms": 1.0
             }));
             assert_eq!(objective_value(OptimizationTarget::ThroughputPerGpu, &metrics), Ok(0.0));
@@ -151,13 +151,13 @@ mod tests {
 
     #[test]
     fn latency_is_better_when_smaller() {
-        let metrics = metrics(json!({"mean_e2e_latency_ms": 250.0}));
+        let metrics = metrics(&json!({"mean_e2e_latency_ms": 250.0}));
         assert_eq!(judge(&goal(OptimizationTarget::E2eLatency, None), &metrics), Verdict::Feasible(-250.0));
     }
 
     #[test]
     fn a_missing_or_empty_figure_is_named() {
-        let metrics = metrics(json!({"mean_e2e_latency_ms": null, "completed_requests": 0}));
+        let metrics = metrics(&json!({"mean_e2e_latency_ms": null, "completed_requests": 0}));
         assert_eq!(
             judge(&goal(OptimizationTarget::E2eLatency, None), &metrics),
             Verdict::Unscored("replay report lacks mean_e2e_latency_ms: no request completed".into())
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn the_attainment_bar_is_inclusive() {
-        let metrics = metrics(json!({"output_throughput_tok_s": 5.0, "attainment": 0.9}));
+        let metrics = metrics(&json!({"output_throughput_tok_s": 5.0, "attainment": 0.9}));
         assert_eq!(judge(&goal(OptimizationTarget::Throughput, Some(0.9)), &metrics), Verdict::Feasible(5.0));
         let below = judge(&goal(OptimizationTarget::Throughput, Some(0.95)), &metrics);
         assert!(matches!(below, Verdict::Infeasible(reason) if reason.contains("0.95")));

@@ -91,3 +91,44 @@ fn higher_first(left: f64, right: f64) -> Ordering {
         (left_is_nan, right_is_nan) => left_is_nan.cmp(&right_is_nan),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::search::test_support::{config, plan};
+
+    fn candidates(of: &[(f64, u32, &str)]) -> Vec<Candidate> {
+        let branch = plan(config()).branches.remove(0);
+        let scenario = branch.unroll(&branch.space.point(0)).unwrap().scenario;
+        let candidate = |&(score, used_gpus, name): &(f64, u32, &str)| Candidate {
+            rank: 0,
+            score,
+            used_gpus,
+            config: Map::from_iter([("name".into(), Value::from(name))]),
+            metrics: Metrics::new(),
+            objectives: None,
+            scenario: scenario.clone(),
+        };
+        of.iter().map(candidate).collect()
+    }
+
+    #[test]
+    fn score_then_gpus_then_settings_decide_and_no_number_comes_last() {
+        let mut shuffled = [
+            (f64::NAN, 1, "f"),
+            (1.0, 8, "e"),
+            (-3.0, 1, "g"),
+            (2.0, 8, "c"),
+            (2.0, 4, "a"),
+            (2.0, 8, "b"),
+            (f64::NAN, 1, "d"),
+        ];
+        for _ in 0..shuffled.len() {
+            shuffled.rotate_left(1);
+            let ranked = rank(candidates(&shuffled));
+            let names: String = ranked.iter().map(|one| one.config["name"].as_str().unwrap()).collect();
+            assert_eq!(names, "abcegdf");
+            assert_eq!(ranked.iter().map(|one| one.rank).collect::<Vec<_>>(), [1, 2, 3, 4, 5, 6, 7]);
+        }
+    }
+}

@@ -146,3 +146,103 @@ fn refuse_sweep(sweep: &SweepConfig, found: &mut Vec<Refusal>) {
         found.push(Refusal::new("sweep.fidelity", "cheap first rounds are not built yet; leave it out"));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::presets::{SCALING_POLICIES, ScalingPolicy};
+    use crate::config::scenario::{Arrival, PolicyConfig};
+    use crate::config::search::{Fidelity, KvLoadRatio};
+    use crate::search::branch::Plan;
+    use crate::search::test_support::config;
+
+    fn refused_keys(config: SmartSearchConfig) -> Vec<String> {
+        Plan::new(config).unwrap_err().into_iter().map(|refusal| refusal.key).collect()
+    }
+
+    #[test]
+    fn everything_that_cannot_be_done_is_named_at_once() {
+        let mut config = config();
+        let space = &mut config.search_space;
+        space.deployment_mode.push(DeploymentMode::Disagg);
+        space.timing = TimingConfig::Profile {
+            model_name: None,
+            hardware_sku: None,
+            backend_version: None,
+            moe_tp: None,
+            moe_ep: None,
+        };
+        space.num_g2_blocks = 5;
+        space.parallel_configs.clear();
+        space
+            .planner_scaling_policy
+            .extend([5, 3].map(|place: usize| ScalingPolicy::Builtin(SCALING_POLICIES[place].clone())));
+        let LoadShape::Concurrency { requests, .. } = config.workload.load else { unreachable!() };
+        config.workload.load = LoadShape::KvLoad { kv_load_ratio: KvLoadRatio::Fixed(0.5), requests };
+        config.goal.target = OptimizationTarget::Pareto;
+        config.sweep.sampler = PolicyConfig::named("gp_ucb_pe");
+        config.sweep.max_eval_seconds = Some(5.0);
+        config.sweep.max_eval_passes = Some(1000);
+        config.sweep.fidelity = Some(Fidelity { rounds: 1, request_fraction: 0.5 });
+        assert_eq!(
+            refused_keys(config),
+            [
+                "search_space.deployment_mode",
+                "search_space.timing",
+                "search_space.num_g2_blocks",
+                "search_space.parallel_configs",
+                "search_space.planner_scaling_policy",
+                "workload.kv_load_ratio",
+                "goal.target",
+                "sweep.sampler",
+                "sweep.max_eval_seconds",
+                "sweep.max_eval_passes",
+                "sweep.fidelity",
+            ]
+        );
+    }
+
+    #[test]
+    fn pinned_layouts_have_to_be_legal() {
+        let mut config = config();
+        config.search_space.gpu_budget = 4;
+        let ParallelConfig::Agg(shape) = &mut config.search_space.parallel_configs[0] else { unreachable!() };
+        shape.attention_dp = 2;
+        let refusals = Plan::new(config).unwrap_err();
+        let text: Vec<String> = refusals.iter().map(ToString::to_string).collect();
+        assert_eq!(text.len(), 2, "{text:?}");
+        assert!(text[0].starts_with("search_space.parallel_configs[0]: tp 4 x attention_dp 2"), "{text:?}");
+        assert!(text[1].contains("uses 16 GPUs, over search_space.gpu_budget 4"), "{text:?}");
+    }
+
+    #[test]
+    fn samplers_are_known_planned_or_unknown_and_take_no_fields() {
+        let refusal = |name: &str, field: Option<&str>| {
+            let mut sampler = PolicyConfig::named(name);
+            sampler.fields.extend(field.map(|field| (field.to_owned(), 1.into())));
+            sampler::refusal(&sampler)
+        };
+        assert_eq!(refusal("random", None), None);
+        assert_eq!(refusal("grid", None), None);
+        assert!(refusal("tpe", None).unwrap().contains("not built yet"));
+        assert!(refusal("annealing", None).unwrap().contains("is not a sampler"));
+        assert!(refusal("random", Some("jitter")).unwrap().contains("`jitter`"));
+    }
+
+    #[test]
+    fn settings_without_effect_are_noticed() {
+        let mut config = config();
+        config.search_space.min_endpoint = Some(2);
+        config.search_space.router_mode.remove(0);
+        config.search_space.no_admission_control = true;
+        let LoadShape::Concurrency { requests, .. } = config.workload.load else { unreachable!() };
+        config.workload.load = LoadShape::Rate { request_rate: 1.0, arrival: Arrival::default(), requests };
+        let policies = &mut config.search_space.planner_scaling_policy;
+        policies.push(ScalingPolicy::Builtin(SCALING_POLICIES[1].clone()));
+        let notices = Plan::new(config).unwrap().notices;
+        assert_eq!(notices.len(), 3, "{notices:?}");
+        assert!(notices[0].contains("min_endpoint"));
+        assert!(notices[1].contains("no_admission_control"));
+        assert!(notices[2].contains("`throughput_180_5`"));
+    }
+}

@@ -7,7 +7,7 @@ use super::branch::{Branch, KV_ROUTER, router_value, value};
 use super::layout;
 use super::space::Point;
 use crate::config::scenario::{
-    CapacitySource, Deployment, DeploymentMode, EngineOptions, PolicyConfig, Pool, Scenario,
+    CapacitySource, Deployment, DeploymentMode, EngineOptions, KvTransfer, PolicyConfig, Pool, Scenario,
 };
 use crate::config::search::{LoadShape, ParallelConfig, Shape};
 
@@ -65,7 +65,7 @@ impl Branch {
                 agg: Some(pool),
                 prefill: None,
                 decode: None,
-                kv_transfer: Default::default(),
+                kv_transfer: KvTransfer::default(),
             },
             workload,
             sla: config.goal.sla,
@@ -204,4 +204,95 @@ fn put_shape(shape: &Shape, flat: &mut Flat) {
     flat.put("strategy", &layout::strategy(shape));
     flat.put("replicas", &shape.replicas);
     flat.put("used_gpus", &layout::total_gpus(shape));
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::search::test_support::{config, plan};
+
+    fn branch() -> Branch {
+        plan(config()).branches.remove(0)
+    }
+
+    /// The first points of the canonical order use the first router with each of its weights, the last use the other.
+    fn first_and_last(branch: &Branch) -> [Unrolled; 2] {
+        [0, branch.space.size() - 1].map(|index| branch.unroll(&branch.space.point(index)).unwrap())
+    }
+
+    #[test]
+    fn the_flat_settings_come_in_a_fixed_order_without_those_that_do_not_apply() {
+        let [with_weights, without] = first_and_last(&branch());
+        let expected = json!({
+            "deployment_mode": "agg", "backend": "vllm",
+            "model_name": "a/model", "hardware_sku": "h200_sxm", "gpu_budget": 32, "min_gpu_budget": null,
+            "min_endpoint": null, "context_length": null, "startup_time": null, "aic_nextn": null,
+            "num_g2_blocks": 0, "kv_bytes_per_token": null, "bandwidth_g1_to_g2_gbps": null,
+            "bandwidth_g2_to_g1_gbps": null, "offload_batch_size": null,
+            "tp": 4, "pp": 1, "attention_dp": 1, "moe_tp": 1, "moe_ep": 1, "strategy": "tp",
+            "replicas": 2, "used_gpus": 8,
+            "agg_max_num_batched_tokens": 8192, "agg_max_num_seqs": 256,
+            "agg_block_size": 64, "agg_gpu_memory_utilization": 0.9, "agg_enable_prefix_caching": true,
+            "router_mode": "kv_router",
+            "overlap_score_credit": 0.0, "prefill_load_scale": 0.0, "router_temperature": 0.0,
+            "active_decode_blocks_threshold": null, "active_prefill_tokens_threshold": null,
+            "active_prefill_tokens_threshold_frac": null, "no_admission_control": false,
+            "planner_scaling_policy": "disabled", "enable_throughput_scaling": false, "enable_load_scaling": false,
+            "concurrency": 8,
+        });
+        let text = |map: &Map<String, Value>| serde_json::to_string(map).unwrap();
+        assert_eq!(text(&with_weights.config), text(expected.as_object().unwrap()));
+
+        let mut expected = expected.as_object().unwrap().clone();
+        for name in [
+            "overlap_score_credit",
+            "prefill_load_scale",
+            "router_temperature",
+            "active_decode_blocks_threshold",
+            "active_prefill_tokens_threshold",
+            "active_prefill_tokens_threshold_frac",
+            "no_admission_control",
+        ] {
+            expected.shift_remove(name);
+        }
+        expected.insert("router_mode".into(), "round_robin".into());
+        expected.insert("agg_max_num_batched_tokens".into(), 32768.into());
+        expected.insert("agg_max_num_seqs".into(), 1024.into());
+        assert_eq!(text(&without.config), text(&expected));
+    }
+
+    #[test]
+    fn the_scenario_says_what_the_settings_say() {
+        let [with_weights, without] = first_and_last(&branch());
+        let deployment = &without.scenario.deployment;
+        assert_eq!(deployment.router, PolicyConfig::named("round_robin"));
+        let pool = deployment.agg.as_ref().unwrap();
+        assert_eq!((pool.workers, pool.dp_size, pool.tensor_parallel_size), (2, 1, 4));
+        assert_eq!(pool.engine.max_num_seqs, Some(1024));
+        assert_eq!(pool.engine.max_num_batched_tokens, Some(32768));
+        assert_eq!(pool.engine.num_gpu_blocks, EngineOptions::DEFAULT_NUM_GPU_BLOCKS);
+        assert_eq!(without.scenario.workload.concurrency, Some(8));
+        let router = &with_weights.scenario.deployment.router;
+        assert_eq!(
+            Value::Object(router.fields.clone()),
+            json!({
+                "overlap_score_credit": 0.0, "prefill_load_scale": 0.0, "router_temperature": 0.0
+            })
+        );
+    }
+
+    #[test]
+    fn a_router_with_a_weight_of_its_own_does_not_take_it_from_the_search() {
+        let mut config = config();
+        config.search_space.router_mode.truncate(1);
+        config.search_space.router_mode[0].fields.insert("prefill_load_scale".into(), json!(3.0));
+        let branch = plan(config).branches.remove(0);
+        assert_eq!(branch.space.size(), 3 * 4 * 9);
+        let unrolled = branch.unroll(&branch.space.point(0)).unwrap();
+        assert_eq!(unrolled.scenario.deployment.router.fields["prefill_load_scale"], json!(3.0));
+        assert_eq!(unrolled.config["router_mode"], json!({"policy": "kv_router", "prefill_load_scale": 3.0}));
+        assert!(!unrolled.config.contains_key("prefill_load_scale"));
+    }
 }

@@ -14,7 +14,7 @@ use crate::search::space::{Point, Space};
 #[derive(Debug)]
 pub struct Random {
     space: Arc<Space>,
-    random: ChaCha8Rng,
+    stream: ChaCha8Rng,
     dealt: u64,
     /// Places of the deck that no longer hold their own index.
     moved: FxHashMap<u64, u64>,
@@ -23,7 +23,7 @@ pub struct Random {
 impl Random {
     /// A shuffle of `space`.
     pub fn new(space: Arc<Space>, seed: u64) -> Self {
-        Self { space, random: ChaCha8Rng::seed_from_u64(seed), dealt: 0, moved: FxHashMap::default() }
+        Self { space, stream: ChaCha8Rng::seed_from_u64(seed), dealt: 0, moved: FxHashMap::default() }
     }
 
     /// One step of a Fisher-Yates shuffle: swaps a random place with the first that was not dealt, and deals it.
@@ -32,7 +32,7 @@ impl Random {
         if self.dealt == size {
             return None;
         }
-        let place = self.random.random_range(self.dealt..size);
+        let place = self.stream.random_range(self.dealt..size);
         let card = self.moved.get(&place).copied().unwrap_or(place);
         let first = self.moved.remove(&self.dealt).unwrap_or(self.dealt);
         if place != self.dealt {

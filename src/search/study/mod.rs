@@ -13,6 +13,8 @@ mod leaderboard;
 mod pool;
 mod progress;
 mod rounds;
+#[cfg(test)]
+mod tests;
 
 use std::io::Write;
 use std::num::NonZeroUsize;

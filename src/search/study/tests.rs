@@ -1,0 +1,343 @@
+//! Whole searches with made-up evaluations.
+
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use super::rounds::{Rounds, Schedule};
+use super::{Options, StudyEnd, run};
+use crate::config::scenario::{PolicyConfig, Scenario};
+use crate::config::search::SmartSearchConfig;
+use crate::search::evaluator::Evaluator;
+use crate::search::result::SearchResult;
+use crate::search::sampler::{Observation, Sampler};
+use crate::search::space::Point;
+use crate::search::test_support::{config, measured, nine_points, plan, pretend_replay, throughput};
+use crate::search::trial::{Evaluation, Outcome, TrialRecord};
+
+/// Suggests points by their index, as told, and remembers what it hears.
+struct Scripted {
+    space: Arc<crate::search::Space>,
+    script: Box<dyn FnMut() -> u64 + Send>,
+    heard: Arc<Mutex<Vec<Option<f64>>>>,
+}
+
+impl Sampler for Scripted {
+    fn suggest(&mut self, count: usize) -> Vec<Point> {
+        (0..count).map(|_| self.space.point((self.script)())).collect()
+    }
+
+    fn observe(&mut self, _point: &Point, observation: &Observation<'_>) {
+        let score = match observation {
+            Observation::Measured(scores) => Some(scores[0]),
+            Observation::Infeasible(_) => None,
+        };
+        self.heard.lock().unwrap().push(score);
+    }
+}
+
+/// What a study with a scripted sampler did: trials, what the sampler heard, replays, and why it ended.
+struct Course {
+    records: Vec<TrialRecord>,
+    heard: Vec<Option<f64>>,
+    replays: usize,
+    end: StudyEnd,
+}
+
+fn course(
+    config: SmartSearchConfig,
+    schedule: Schedule,
+    script: impl FnMut() -> u64 + Send + 'static,
+    mut evaluate: impl FnMut(&Scenario) -> Evaluation,
+) -> Course {
+    let branch = plan(config).branches.remove(0);
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let sampler =
+        Scripted { space: Arc::clone(&branch.space), script: Box::new(script), heard: Arc::clone(&heard) };
+    let mut rounds = Rounds::new(branch, Box::new(sampler), schedule, 1);
+    let (mut records, mut replays) = (Vec::new(), 0);
+    loop {
+        records.extend(rounds.commit());
+        if let Some(end) = rounds.end() {
+            let heard = heard.lock().unwrap().clone();
+            return Course { records, heard, replays, end };
+        }
+        // Answers come in backwards: the order must not matter.
+        for job in rounds.ask().into_iter().rev() {
+            replays += 1;
+            rounds.finish(job.trial, evaluate(&job.scenario));
+        }
+    }
+}
+
+fn counting() -> impl FnMut() -> u64 + Send {
+    let mut next = 0;
+    move || {
+        next += 1;
+        next - 1
+    }
+}
+
+const ONE_ROUND_OF_THREE: Schedule = Schedule::Rounds { max_rounds: 1, per_round: 3 };
+
+#[test]
+fn scores_rank_from_high_to_low() {
+    let evaluator = |scenario: &Scenario| {
+        let pool = scenario.deployment.agg.as_ref().unwrap();
+        throughput(f64::from(pool.engine.max_num_seqs.unwrap()) * 0.75)
+    };
+    let mut config = nine_points();
+    config.search_space.agg_max_num_batched_tokens = vec![8192];
+    let result = search(config, 1, evaluator);
+    let scores: Vec<f64> = result.candidates.iter().map(|candidate| candidate.score).collect();
+    assert_eq!(scores, [768.0, 384.0, 192.0]);
+    let ranks: Vec<usize> = result.candidates.iter().map(|candidate| candidate.rank).collect();
+    assert_eq!(ranks, [1, 2, 3]);
+}
+
+#[test]
+fn a_round_that_only_fails_stops_after_eleven_attempts_per_candidate() {
+    let course = course(config(), ONE_ROUND_OF_THREE, counting(), |_| Evaluation::Failed("no".into()));
+    assert_eq!(course.records.len(), 33);
+    assert_eq!(course.heard, vec![None; 33]);
+    assert_eq!(course.end, StudyEnd::Stalled { found: 0, wanted: 3 });
+    assert!(course.records.iter().all(|record| record.outcome == Outcome::Failed && record.round == 1));
+}
+
+#[test]
+fn one_bad_suggestion_over_and_over_stops_too_and_is_replayed_once() {
+    let course = course(config(), ONE_ROUND_OF_THREE, || 5, |_| Evaluation::Infeasible("no".into()));
+    assert_eq!((course.records.len(), course.heard.len(), course.replays), (33, 33, 1));
+    assert_eq!(course.records[0].outcome, Outcome::Infeasible);
+    for record in &course.records[1..] {
+        assert_eq!((record.outcome, record.repeats), (Outcome::CacheHit, Some(1)));
+        assert_eq!(record.reason.as_deref(), Some("no"));
+    }
+}
+
+#[test]
+fn layouts_over_the_budget_are_never_replayed() {
+    let branch = plan(config()).branches.remove(0);
+    let mut tight = (*branch.config).clone();
+    tight.search_space.gpu_budget = 4;
+    let branch = crate::search::Branch { config: Arc::new(tight), ..branch };
+    let sampler = crate::search::Random::new(Arc::clone(&branch.space), 1);
+    let mut rounds = Rounds::new(branch, Box::new(sampler), ONE_ROUND_OF_THREE, 1);
+    let mut records = Vec::new();
+    while rounds.end().is_none() {
+        assert!(rounds.ask().is_empty());
+        records.extend(rounds.commit());
+    }
+    assert_eq!(records.len(), 33);
+    assert_eq!(records[0].reason.as_deref(), Some("uses 8 GPUs, over search_space.gpu_budget 4"));
+    assert_eq!(records[0].outcome, Outcome::Infeasible);
+}
+
+#[test]
+fn duplicates_are_replayed_once_and_told_each_time() {
+    use Outcome::{CacheHit, Feasible};
+    // The first ask of 3 is the same point three times, the second of 2 brings two others.
+    let mut indices = [7, 7, 7, 8, 9].into_iter();
+    let course = course(config(), ONE_ROUND_OF_THREE, move || indices.next().unwrap(), pretend_replay);
+    assert_eq!((course.replays, course.heard.len()), (3, 5));
+    assert_eq!(course.end, StudyEnd::RoundsDone);
+    let outcomes: Vec<Outcome> = course.records.iter().map(|record| record.outcome).collect();
+    assert_eq!(outcomes, [Feasible, CacheHit, CacheHit, Feasible, Feasible]);
+    assert_eq!(course.records[1].repeats, Some(1));
+    assert_eq!(course.heard[0], course.heard[2]);
+    assert!(course.heard[0].is_some());
+}
+
+#[test]
+fn trials_are_committed_in_the_order_of_suggestion() {
+    let course = course(config(), ONE_ROUND_OF_THREE, counting(), pretend_replay);
+    let numbers: Vec<u32> = course.records.iter().map(|record| record.trial).collect();
+    assert_eq!(numbers, [1, 2, 3]);
+    let told: Vec<Option<f64>> = course.records.iter().map(|record| record.score).collect();
+    assert_eq!(told, course.heard);
+}
+
+#[test]
+fn what_the_goal_reads_must_be_there() {
+    let evaluator = |_: &Scenario| measured(serde_json::json!({"completed_requests": 0}));
+    let result = search(nine_points(), 2, evaluator);
+    assert_eq!((result.tally.failed, result.candidates.len()), (9, 0));
+    assert!(result.rejected[0].reason.contains("lacks output_throughput_tok_s: no request completed"));
+    assert!(!result.certified_optimum);
+}
+
+#[derive(Clone, Default)]
+struct SharedJournal(Arc<Mutex<Vec<u8>>>);
+
+impl Write for SharedJournal {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+fn options(threads: usize) -> Options {
+    Options {
+        threads: NonZeroUsize::new(threads).unwrap(),
+        interrupt: Arc::new(AtomicBool::new(false)),
+        journal: None,
+        watcher: None,
+    }
+}
+
+fn search(config: SmartSearchConfig, threads: usize, evaluator: impl Evaluator + 'static) -> SearchResult {
+    let evaluator: Arc<dyn Evaluator> = Arc::new(evaluator);
+    run(&plan(config), &evaluator, options(threads)).unwrap()
+}
+
+#[test]
+fn any_number_of_threads_gives_the_same_bytes() {
+    let mut config = config();
+    config.sweep.max_rounds = 5;
+    config.sweep.candidates_per_round = 8;
+    let bytes = |threads| {
+        let delay = AtomicUsize::new(0);
+        let evaluator: Arc<dyn Evaluator> = Arc::new(move |scenario: &Scenario| {
+            // Later candidates are often done first.
+            let turn = delay.fetch_add(1, Ordering::Relaxed) as u64;
+            std::thread::sleep(Duration::from_micros((turn * 7919) % 3000));
+            pretend_replay(scenario)
+        });
+        let journal = SharedJournal::default();
+        let options = Options { journal: Some(Box::new(journal.clone())), ..options(threads) };
+        let result = run(&plan(config.clone()), &evaluator, options).unwrap();
+        assert_eq!(result.tally.feasible, 40);
+        let journal = journal.0.lock().unwrap().clone();
+        (serde_json::to_string(&result).unwrap(), String::from_utf8(journal).unwrap())
+    };
+    let alone = bytes(1);
+    assert_eq!(alone.1.lines().count(), 40);
+    for threads in [2, 8] {
+        assert!(alone == bytes(threads), "{threads} threads gave another answer");
+    }
+}
+
+#[test]
+fn a_space_within_the_budget_is_walked_to_its_end_and_certified() {
+    let mut config = nine_points();
+    config.sweep.max_rounds = 3;
+    let result = search(config.clone(), 2, pretend_replay);
+    assert_eq!((result.tally.feasible, result.tally.total()), (9, 9));
+    assert!(result.certified_optimum);
+    assert_eq!(result.studies[0].end, StudyEnd::Exhausted);
+    let configs: BTreeSet<String> = result.candidates.iter().map(|one| format!("{:?}", one.config)).collect();
+    assert_eq!(configs.len(), 9);
+
+    config.sweep.max_rounds = 2;
+    let partial = search(config.clone(), 2, pretend_replay);
+    assert_eq!((partial.tally.feasible, partial.certified_optimum), (6, false));
+
+    config.sweep.exhaustive = true;
+    assert_eq!(search(config, 2, pretend_replay), SearchResult { studies: result.studies.clone(), ..result });
+}
+
+#[test]
+fn a_failure_leaves_the_optimum_uncertified_but_does_not_end_an_exhaustive_search() {
+    let mut config = nine_points();
+    config.sweep.exhaustive = true;
+    let evaluator = |scenario: &Scenario| match scenario.deployment.agg.as_ref().unwrap().engine.max_num_seqs
+    {
+        Some(256) => Evaluation::Failed("too few".into()),
+        _ => pretend_replay(scenario),
+    };
+    let result = search(config, 2, evaluator);
+    assert_eq!((result.tally.feasible, result.tally.failed), (6, 3));
+    assert!(!result.certified_optimum);
+}
+
+#[test]
+fn a_panic_is_one_failed_trial() {
+    let evaluator = |scenario: &Scenario| {
+        let engine = &scenario.deployment.agg.as_ref().unwrap().engine;
+        assert!(engine.max_num_seqs != Some(512), "bad luck with {:?}", engine.max_num_seqs);
+        pretend_replay(scenario)
+    };
+    let mut config = nine_points();
+    config.sweep.exhaustive = true;
+    let result = search(config, 2, evaluator);
+    assert_eq!((result.tally.feasible, result.tally.failed), (6, 3));
+    assert_eq!(result.rejected[0].reason, "replay failed: internal error: bad luck with Some(512)");
+}
+
+#[test]
+fn an_interrupt_keeps_what_is_committed() {
+    let interrupt = Arc::new(AtomicBool::new(false));
+    let seen = Arc::new(AtomicUsize::new(0));
+    let evaluator: Arc<dyn Evaluator> = Arc::new({
+        let (interrupt, seen) = (Arc::clone(&interrupt), Arc::clone(&seen));
+        move |scenario: &Scenario| {
+            if seen.fetch_add(1, Ordering::SeqCst) == 7 {
+                interrupt.store(true, Ordering::SeqCst);
+                std::thread::sleep(Duration::from_secs(3));
+            }
+            pretend_replay(scenario)
+        }
+    });
+    let mut config = config();
+    config.sweep.max_rounds = 100;
+    let started = std::time::Instant::now();
+    let result = run(&plan(config), &evaluator, Options { interrupt, ..options(1) }).unwrap();
+    assert!(started.elapsed() < Duration::from_secs(2), "it waited for the replay");
+    assert!(result.was_interrupted());
+    assert_eq!(result.candidates.len(), 7);
+    assert!(!result.certified_optimum);
+}
+
+#[test]
+fn a_journal_that_cannot_be_written_ends_the_search() {
+    struct Full;
+    impl Write for Full {
+        fn write(&mut self, _bytes: &[u8]) -> std::io::Result<usize> {
+            Err(std::io::Error::other("disk full"))
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let evaluator: Arc<dyn Evaluator> = Arc::new(pretend_replay);
+    let error = run(&plan(config()), &evaluator, Options { journal: Some(Box::new(Full)), ..options(2) })
+        .unwrap_err();
+    assert_eq!(error.to_string(), "cannot write the journal: disk full");
+}
+
+#[test]
+fn seeds_choose_the_points() {
+    let configs = |seed| {
+        let mut config = config();
+        config.sweep.random_seed = seed;
+        let result = search(config, 2, pretend_replay);
+        result.candidates.iter().map(|one| one.config.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(configs(1), configs(1));
+    assert_ne!(configs(1), configs(2));
+}
+
+#[test]
+fn two_ways_to_write_a_choice_are_one_evaluation() {
+    let mut config = nine_points();
+    let mut spelt_out = PolicyConfig::named("kv_router");
+    for (name, value) in
+        [("overlap_score_credit", 1.0), ("prefill_load_scale", 1.0), ("router_temperature", 0.0)]
+    {
+        spelt_out.fields.insert(name.into(), value.into());
+    }
+    config.search_space.router_mode = vec![spelt_out, PolicyConfig::named("kv_router")];
+    config.search_space.overlap_score_credit = vec![1.0];
+    config.search_space.prefill_load_scale = vec![1.0];
+    config.search_space.router_temperature = vec![0.0];
+    config.sweep.exhaustive = true;
+    let result = search(config, 2, pretend_replay);
+    assert_eq!((result.tally.feasible, result.tally.cache_hit), (9, 9));
+    assert!(result.certified_optimum);
+}

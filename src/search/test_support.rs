@@ -1,0 +1,145 @@
+//! Configurations and evaluators for the tests of this module.
+
+use serde_json::{Value, json};
+
+use super::branch::Plan;
+use super::objective::metric;
+use super::trial::Evaluation;
+use crate::config::presets::{
+    FPM_SAMPLINGS, LOAD_PREDICTORS, LOAD_SENSITIVITIES, SCALING_POLICIES, ScalingPolicy,
+};
+use crate::config::scenario::{Backend, DeploymentMode, KvTransfer, PolicyConfig, Scenario, TimingConfig};
+use crate::config::search::{
+    LoadShape, OptimizationGoal, OptimizationTarget, ParallelConfig, SearchSpace, SearchWorkload, Shape,
+    SmartSearchConfig, SweepConfig, SyntheticRequests,
+};
+
+/// A pinned layout of 2 workers with 4 GPUs each, and the default knobs: 9 engine points under each of 109 routers.
+pub(crate) fn config() -> SmartSearchConfig {
+    SmartSearchConfig {
+        search_space: search_space(),
+        workload: SearchWorkload {
+            load: LoadShape::Concurrency {
+                concurrency: 8,
+                requests: SyntheticRequests {
+                    isl: 64,
+                    osl: 8,
+                    num_request_ratio: 4.0,
+                    shared_prefix_ratio: 0.0,
+                    num_prefix_groups: 0,
+                    turns_per_session: 1,
+                    inter_turn_delay_ms: 0.0,
+                },
+            },
+            strict: false,
+        },
+        goal: OptimizationGoal {
+            target: OptimizationTarget::Throughput,
+            sla: None,
+            pareto_objectives: Vec::new(),
+            min_attainment: None,
+        },
+        sweep: SweepConfig {
+            max_rounds: 2,
+            parallel_evals: 3,
+            candidates_per_round: 3,
+            random_seed: 1,
+            max_eval_seconds: Some(600.0),
+            max_eval_passes: None,
+            sampler: PolicyConfig::named("random"),
+            exhaustive: false,
+            fidelity: None,
+        },
+    }
+}
+
+fn search_space() -> SearchSpace {
+    let shape = Shape { tp: 4, attention_dp: 1, moe_tp: 1, moe_ep: 1, pp: 1, replicas: 2 };
+    SearchSpace {
+        deployment_mode: vec![DeploymentMode::Agg],
+        backend: vec![Backend::Vllm],
+        parallel_configs: vec![ParallelConfig::Agg(shape)],
+        model_name: "a/model".into(),
+        hardware_sku: "h200_sxm".into(),
+        backend_version: None,
+        timing: TimingConfig::Polynomial,
+        num_gpu_blocks: None,
+        gpu_budget: 32,
+        min_gpu_budget: None,
+        min_endpoint: None,
+        context_length: None,
+        startup_time: None,
+        aic_nextn: None,
+        kv_transfer: KvTransfer::default(),
+        prefill_max_num_batched_tokens: vec![8192, 16384, 32768],
+        prefill_max_num_seqs: vec![1, 2, 4],
+        prefill_block_size: 64,
+        prefill_gpu_memory_utilization: 0.9,
+        prefill_enable_prefix_caching: true,
+        decode_max_num_batched_tokens: vec![8192],
+        decode_max_num_seqs: vec![256, 512, 1024],
+        decode_block_size: 64,
+        decode_gpu_memory_utilization: 0.9,
+        decode_enable_prefix_caching: false,
+        agg_max_num_batched_tokens: vec![8192, 16384, 32768],
+        agg_max_num_seqs: vec![256, 512, 1024],
+        agg_block_size: 64,
+        agg_gpu_memory_utilization: 0.9,
+        agg_enable_prefix_caching: true,
+        num_g2_blocks: 0,
+        kv_bytes_per_token: None,
+        bandwidth_g1_to_g2_gbps: None,
+        bandwidth_g2_to_g1_gbps: None,
+        offload_batch_size: None,
+        router_mode: vec![PolicyConfig::named("kv_router"), PolicyConfig::named("round_robin")],
+        overlap_score_credit: vec![0.0, 0.5, 1.0],
+        prefill_load_scale: vec![0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0],
+        router_temperature: vec![0.0, 0.2, 0.5, 1.0],
+        host_cache_hit_weight: vec![0.5, 0.75, 1.0],
+        disk_cache_hit_weight: vec![0.0, 0.25, 0.5],
+        active_decode_blocks_threshold: None,
+        active_prefill_tokens_threshold: None,
+        active_prefill_tokens_threshold_frac: None,
+        no_admission_control: false,
+        planner_scaling_policy: vec![ScalingPolicy::Builtin(SCALING_POLICIES[0].clone())],
+        planner_fpm_sampling: FPM_SAMPLINGS.to_vec(),
+        planner_load_sensitivity: LOAD_SENSITIVITIES.to_vec(),
+        load_predictor_candidates: LOAD_PREDICTORS.to_vec(),
+    }
+}
+
+/// The default configuration with the batching knobs only: 9 points.
+pub(crate) fn nine_points() -> SmartSearchConfig {
+    let mut config = config();
+    config.search_space.router_mode = vec![PolicyConfig::named("round_robin")];
+    config
+}
+
+/// A plan that must be possible.
+pub(crate) fn plan(config: SmartSearchConfig) -> Plan {
+    Plan::new(config).unwrap()
+}
+
+/// A summary with this throughput.
+pub(crate) fn throughput(tokens_per_second: f64) -> Evaluation {
+    measured(json!({"output_throughput_tok_s": tokens_per_second}))
+}
+
+/// A summary with these figures.
+pub(crate) fn measured(figures: Value) -> Evaluation {
+    let Value::Object(metrics) = figures else { panic!("figures have names") };
+    Evaluation::Measured(metrics)
+}
+
+/// A made-up throughput that depends on every knob, as a replay's would.
+pub(crate) fn pretend_replay(scenario: &Scenario) -> Evaluation {
+    let pool = scenario.deployment.agg.as_ref().unwrap();
+    let router = &scenario.deployment.router;
+    let weight = |name: &str, otherwise| metric(&router.fields, name).unwrap_or(otherwise);
+    let credit = weight("overlap_score_credit", -1.0);
+    let scale = weight("prefill_load_scale", 3.0).ln_1p();
+    let temperature = weight("router_temperature", 0.1);
+    let tokens = f64::from(pool.engine.max_num_batched_tokens.unwrap()) / 8192.0;
+    let sequences = f64::from(pool.engine.max_num_seqs.unwrap());
+    throughput(sequences * (1.0 + credit + scale - 2.0 * temperature) - tokens)
+}
