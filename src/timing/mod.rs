@@ -1,1 +1,148 @@
 //! How long a forward pass takes.
+//!
+//! A [`TimingModel`] prices the exact composition of a pass in milliseconds; [`PassPricer`] turns that into virtual
+//! time, applying the engine's speed-up ratios with the rounding that makes stamps comparable with the reference.
+
+mod fixed;
+mod polynomial;
+
+use std::fmt;
+use std::sync::Arc;
+
+pub use fixed::Fixed;
+pub use polynomial::Polynomial;
+
+use crate::simulation::{InvalidDuration, SimDuration, SimTime};
+
+/// Prompt tokens of one request in one pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Chunk {
+    /// Prompt tokens computed in this pass; at least 1.
+    pub new_tokens: u32,
+    /// Prompt tokens computed or reused before this pass.
+    pub prefix_tokens: u32,
+}
+
+/// The requests of a pass that generate from a complete prompt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DecodeBatch {
+    /// How many they are.
+    pub requests: u32,
+    /// Sum of their known lengths (prompt and output so far) before the pass, in tokens.
+    pub context_tokens: u64,
+}
+
+impl DecodeBatch {
+    /// Mean length, in whole tokens, of a batch that is not empty.
+    pub fn mean_context(self) -> u64 {
+        self.context_tokens / u64::from(self.requests)
+    }
+}
+
+/// Prices the two kinds of work of a pass, in milliseconds. The phases of one pass add up.
+pub trait TimingModel: fmt::Debug + Send + Sync {
+    /// Prompt work of a pass; `chunks` is not empty.
+    fn prefill_ms(&self, chunks: &[Chunk]) -> f64;
+
+    /// Decode work of a pass; `batch` is not empty.
+    fn decode_ms(&self, batch: DecodeBatch) -> f64;
+
+    /// The ends of successive decode passes of the same requests, the first starting at `start`: appended to `ends`, at
+    /// most `passes` of them. Each pass lengthens every context by one token.
+    fn decode_run(
+        &self,
+        pricer: &PassPricer,
+        start: SimTime,
+        mut batch: DecodeBatch,
+        passes: u32,
+        ends: &mut Vec<SimTime>,
+    ) -> Result<(), InvalidDuration> {
+        let mut end = start;
+        for _ in 0..passes {
+            end += pricer.decode_time(self.decode_ms(batch))?;
+            ends.push(end);
+            batch.context_tokens += u64::from(batch.requests);
+        }
+        Ok(())
+    }
+}
+
+/// Sums of a prefill batch, for models that see a batch as `N` equal prompts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MeanChunk {
+    /// Prompts with tokens in the pass.
+    pub requests: u64,
+    /// Mean prompt tokens so far, those of the pass included, rounded down.
+    pub mean_isl: u64,
+    /// Mean prompt tokens before the pass, rounded down.
+    pub mean_prefix: u64,
+}
+
+impl MeanChunk {
+    /// The means of a batch that is not empty.
+    pub fn of(chunks: &[Chunk]) -> Self {
+        let requests = chunks.len() as u64;
+        let prefix: u64 = chunks.iter().map(|chunk| u64::from(chunk.prefix_tokens)).sum();
+        let new: u64 = chunks.iter().map(|chunk| u64::from(chunk.new_tokens)).sum();
+        Self { requests, mean_isl: (prefix + new) / requests, mean_prefix: prefix / requests }
+    }
+
+    /// Tokens that the pass computes if all prompts were like the mean.
+    pub fn new_tokens(self) -> u64 {
+        self.requests * (self.mean_isl - self.mean_prefix)
+    }
+}
+
+/// A timing model with the speed-up ratios of one engine.
+#[derive(Clone, Debug)]
+pub struct PassPricer {
+    model: Arc<dyn TimingModel>,
+    prefill_speedup: f64,
+    decode_speedup: f64,
+}
+
+impl PassPricer {
+    /// `speedup_ratio` divides both phases, `decode_speedup_ratio` the decode phase as well; 0 leaves times as they are.
+    pub fn new(model: Arc<dyn TimingModel>, speedup_ratio: f64, decode_speedup_ratio: f64) -> Self {
+        let ratio = |ratio: f64| if ratio == 0.0 { 1.0 } else { ratio };
+        let prefill_speedup = ratio(speedup_ratio);
+        Self { model, prefill_speedup, decode_speedup: prefill_speedup * ratio(decode_speedup_ratio) }
+    }
+
+    /// Duration of a pass: both phases, one after the other.
+    pub fn pass(&self, chunks: &[Chunk], batch: DecodeBatch) -> Result<SimDuration, InvalidDuration> {
+        let mut duration = SimDuration::ZERO;
+        if !chunks.is_empty() {
+            duration += divided(self.model.prefill_ms(chunks), self.prefill_speedup)?;
+        }
+        if batch.requests > 0 {
+            duration += self.decode_time(self.model.decode_ms(batch))?;
+        }
+        Ok(duration)
+    }
+
+    /// See [`TimingModel::decode_run`].
+    pub fn decode_run(
+        &self,
+        start: SimTime,
+        batch: DecodeBatch,
+        passes: u32,
+        ends: &mut Vec<SimTime>,
+    ) -> Result<(), InvalidDuration> {
+        self.model.decode_run(self, start, batch, passes, ends)
+    }
+
+    /// Duration of decode work that a model prices at `ms`.
+    pub fn decode_time(&self, ms: f64) -> Result<SimDuration, InvalidDuration> {
+        divided(ms, self.decode_speedup)
+    }
+}
+
+/// `ms` rounded to whole nanoseconds, divided by `speedup` in `f64` seconds and rounded again.
+fn divided(ms: f64, speedup: f64) -> Result<SimDuration, InvalidDuration> {
+    let duration = SimDuration::from_ms(ms)?;
+    if speedup == 1.0 {
+        return Ok(duration);
+    }
+    SimDuration::from_seconds(duration.as_ns() as f64 / 1e9 / speedup)
+}

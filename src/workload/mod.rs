@@ -8,6 +8,7 @@ mod assembly;
 mod input;
 mod interner;
 pub mod mooncake;
+pub mod prefix;
 mod problem;
 
 pub use assembly::Pacing;
