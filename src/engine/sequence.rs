@@ -1,0 +1,157 @@
+//! One request inside an engine.
+
+use super::TokenStamps;
+use super::kv::Hold;
+use crate::report::record::PassTimeline;
+use crate::workload::{Request, RequestId};
+
+/// A request's progress. Its *known length* is the prompt plus what was generated; all but the last known token have their
+/// KV computed before a decode step.
+#[derive(Debug)]
+pub(super) struct Sequence {
+    pub(super) request: RequestId,
+    /// Prompt tokens.
+    pub(super) prompt: u32,
+    /// Output tokens asked for.
+    pub(super) wanted: u32,
+    /// Output tokens so far.
+    pub(super) generated: u32,
+    /// Tokens whose KV is computed.
+    pub(super) computed: u32,
+    /// Its KV blocks.
+    pub(super) hold: Hold,
+    /// Passes in which its tokens left.
+    tokens: TokenPasses,
+}
+
+impl Sequence {
+    pub(super) fn new(id: RequestId, request: &Request) -> Self {
+        Self {
+            request: id,
+            prompt: request.input_length,
+            wanted: request.output_length,
+            generated: 0,
+            computed: 0,
+            hold: Hold::default(),
+            tokens: TokenPasses::default(),
+        }
+    }
+
+    /// Prompt and output so far, in tokens.
+    pub(super) fn known(&self) -> u32 {
+        self.prompt + self.generated
+    }
+
+    /// Whether everything known is computed, so that the next token can be sampled.
+    pub(super) fn is_ready(&self) -> bool {
+        self.computed >= self.known()
+    }
+
+    /// Whether the next pass is a plain decode step: one token to compute, one to sample.
+    pub(super) fn is_decoding(&self) -> bool {
+        self.computed + 1 == self.known() && self.generated > 0
+    }
+
+    /// Output tokens still to come when sequences may be `max_model_len` tokens long.
+    pub(super) fn remaining(&self, max_model_len: u32) -> u32 {
+        (self.wanted - self.generated).min(max_model_len.saturating_sub(self.known()))
+    }
+
+    /// Whether it has everything it asked for. `max_model_len` ends sequences that would become longer.
+    pub(super) fn is_ended(&self, max_model_len: u32) -> bool {
+        self.remaining(max_model_len) == 0 && (self.wanted > 0 || self.is_ready())
+    }
+
+    /// Whether its only token so far left in this pass.
+    pub(super) fn has_first_token_at(&self, pass: u32) -> bool {
+        self.generated == 1 && self.tokens.latest == Some((pass, pass))
+    }
+
+    /// Counts one token in each of `count` passes from pass `first` of the timeline on.
+    pub(super) fn emit(&mut self, first: u32, count: u32) {
+        self.generated += count;
+        self.tokens.add(first, first + count - 1);
+    }
+
+    /// When its tokens left.
+    pub(super) fn stamps(&self, timeline: &PassTimeline) -> TokenStamps {
+        let end = |pass: u32| timeline.ends[pass as usize];
+        let mut passes = self.tokens.ranges().flat_map(|(first, last)| [first, last.min(first + 1)]);
+        let first = passes.next();
+        let second = passes.find(|&pass| Some(pass) != first);
+        TokenStamps {
+            count: self.generated,
+            first: first.map(end),
+            second: second.map(end),
+            last: self.tokens.ranges().last().map(|(_, last)| end(last)),
+        }
+    }
+
+    /// Adds the token gaps of this completed sequence to the timeline's tally.
+    pub(super) fn tally_gaps(&self, timeline: &mut PassTimeline) {
+        let mut previous = None;
+        for (first, last) in self.tokens.ranges() {
+            if let Some(previous) = previous {
+                let gap = timeline.ends[first as usize].since(timeline.ends[previous as usize]);
+                timeline.loose_gaps.push(gap);
+            }
+            timeline.add_gaps(first, last);
+            previous = Some(last);
+        }
+    }
+}
+
+/// The passes in which a sequence had a token: usually one unbroken range; preemption breaks it.
+#[derive(Debug, Default)]
+struct TokenPasses {
+    broken_off: Vec<(u32, u32)>,
+    latest: Option<(u32, u32)>,
+}
+
+impl TokenPasses {
+    fn add(&mut self, first: u32, last: u32) {
+        match &mut self.latest {
+            Some((_, end)) if *end + 1 == first => *end = last,
+            latest => self.broken_off.extend(latest.replace((first, last))),
+        }
+    }
+
+    fn ranges(&self) -> impl Iterator<Item = (u32, u32)> {
+        self.broken_off.iter().copied().chain(self.latest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::simulation::{SimDuration, SimTime};
+
+    #[test]
+    fn broken_ranges_leave_loose_gaps() {
+        let ends = [10, 12, 14, 20, 23, 25].map(SimTime::from_ns).to_vec();
+        let mut timeline = PassTimeline { ends, ..PassTimeline::default() };
+        let request = Request {
+            arrival: SimTime::ZERO,
+            delay: SimDuration::ZERO,
+            input_length: 8,
+            output_length: 9,
+            prompt: crate::workload::Prompt { first_chunk: 0, chunks: 0, tokens_per_chunk: 1 },
+            session: 0,
+            turn: 0,
+            next_turn: None,
+            dp_rank: None,
+            name: None,
+        };
+        let mut sequence = Sequence::new(RequestId(0), &request);
+        assert_eq!(sequence.stamps(&timeline), TokenStamps::default());
+        sequence.emit(0, 1);
+        sequence.emit(3, 1);
+        sequence.emit(4, 2);
+        let stamp = |ns| Some(SimTime::from_ns(ns));
+        let expected = TokenStamps { count: 4, first: stamp(10), second: stamp(20), last: stamp(25) };
+        assert_eq!(sequence.stamps(&timeline), expected);
+        sequence.tally_gaps(&mut timeline);
+        assert_eq!(timeline.loose_gaps, [SimDuration::from_ns(10)]);
+        assert_eq!(timeline.gap_changes, [0, 0, 0, 0, 1, 0, -1]);
+    }
+}
