@@ -1,12 +1,149 @@
 //! The names under which policies are known.
+//!
+//! Explicit, without link-time magic: a researcher's own binary starts from [`Registry::builtin`], adds its policies and
+//! hands the registry to [`crate::cli::run`].
 
-/// Names of routers (and later of planners, predictors and samplers) with what makes them from their configuration.
-#[derive(Debug, Default)]
-pub struct Registry {}
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use crate::config::scenario::PolicyConfig;
+use crate::serving::router::RoutingPolicy;
+use crate::serving::router::kv_router::KvRouter;
+use crate::serving::router::round_robin::RoundRobin;
+
+type Factory<T> = fn(Map<String, Value>) -> Result<Box<T>, serde_json::Error>;
+
+/// Names of routers with what makes them from their configuration.
+#[derive(Clone)]
+pub struct Registry {
+    routers: BTreeMap<&'static str, Factory<dyn RoutingPolicy>>,
+}
 
 impl Registry {
     /// Everything that comes with the crate.
     pub fn builtin() -> Self {
-        Self::default()
+        Self { routers: BTreeMap::new() }
+            .with_router::<RoundRobin>("round_robin")
+            .with_router::<KvRouter>("kv_router")
+    }
+
+    /// Adds a router. Its fields are its configuration.
+    ///
+    /// # Panics
+    /// If the name is taken.
+    #[must_use]
+    pub fn with_router<R: RoutingPolicy + DeserializeOwned + 'static>(mut self, name: &'static str) -> Self {
+        let factory: Factory<dyn RoutingPolicy> =
+            |fields| serde_json::from_value::<R>(Value::Object(fields)).map(|router| Box::new(router) as _);
+        assert!(self.routers.insert(name, factory).is_none(), "there is a router named {name} already");
+        self
+    }
+
+    /// Names of all routers, in alphabetical order.
+    pub fn router_names(&self) -> impl Iterator<Item = &'static str> {
+        self.routers.keys().copied()
+    }
+
+    /// Makes a router. The error lists every problem found, with where the policy was written.
+    pub fn router(&self, config: &PolicyConfig) -> Result<Box<dyn RoutingPolicy>, PolicyError> {
+        let refuse = |problems| PolicyError { location: config.location.clone(), problems };
+        let Some(factory) = self.routers.get(config.policy.as_str()) else {
+            return Err(refuse(vec![self.unknown_router(&config.policy)]));
+        };
+        let router = factory(config.fields.clone()).map_err(|error| {
+            refuse(vec![format!("{}: {}", config.policy, with_nearest_name(&error.to_string()))])
+        })?;
+        let problems = router.problems();
+        if problems.is_empty() { Ok(router) } else { Err(refuse(problems)) }
+    }
+
+    fn unknown_router(&self, name: &str) -> String {
+        let known: Vec<_> = self.router_names().collect();
+        let nearest = nearest(name, known.iter().copied());
+        let hint = nearest.map_or_else(String::new, |nearest| format!("; did you mean `{nearest}`?"));
+        format!("policy: unknown router `{name}`; known are {}{hint}", known.join(", "))
+    }
+}
+
+impl fmt::Debug for Registry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Registry").field("routers", &self.routers.keys()).finish()
+    }
+}
+
+/// A policy that cannot be made as configured.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub struct PolicyError {
+    /// Where it was written.
+    pub location: String,
+    /// What is wrong, one sentence each.
+    pub problems: Vec<String>,
+}
+
+impl fmt::Display for PolicyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (number, problem) in self.problems.iter().enumerate() {
+            let separator = if number > 0 { "\n" } else { "" };
+            let dot = if self.location.is_empty() { "" } else { "." };
+            write!(f, "{separator}{}{dot}{problem}", self.location)?;
+        }
+        Ok(())
+    }
+}
+
+/// The known name that was probably meant.
+fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    known
+        .map(|known| (strsim::damerau_levenshtein(name, known), known))
+        .filter(|(distance, known)| *distance <= known.len() / 2)
+        .min()
+        .map(|(_, known)| known)
+}
+
+/// Adds the nearest name to serde's message about an unknown field.
+fn with_nearest_name(message: &str) -> String {
+    let names: Vec<_> = message.split('`').skip(1).step_by(2).collect();
+    match names.split_first() {
+        Some((unknown, known)) if message.starts_with("unknown") => {
+            match nearest(unknown, known.iter().copied()) {
+                Some(nearest) => format!("{message}; did you mean `{nearest}`?"),
+                None => message.to_string(),
+            }
+        }
+        _ => message.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problems(policy: &str, fields: &Value) -> String {
+        let fields = fields.as_object().cloned().unwrap_or_default();
+        let config = PolicyConfig { policy: policy.into(), fields, location: "deployment.router".into() };
+        Registry::builtin().router(&config).err().map_or_else(String::new, |error| error.to_string())
+    }
+
+    #[test]
+    fn errors_name_the_place_the_value_and_the_nearest_name() {
+        assert_eq!(problems("round_robin", &Value::Null), "");
+        let unknown = problems("round_robbin", &Value::Null);
+        assert_eq!(
+            unknown,
+            "deployment.router.policy: unknown router `round_robbin`; known are kv_router, round_robin; \
+             did you mean `round_robin`?"
+        );
+        let misspelt = problems("kv_router", &serde_json::json!({"router_temprature": 1}));
+        assert!(
+            misspelt.starts_with("deployment.router.kv_router: unknown field `router_temprature`"),
+            "{misspelt}"
+        );
+        assert!(misspelt.ends_with("did you mean `router_temperature`?"), "{misspelt}");
+        let several =
+            problems("kv_router", &serde_json::json!({"overlap_score_credit": 2, "prefill_load_scale": -1}));
+        assert_eq!(several.lines().count(), 2, "{several}");
     }
 }

@@ -188,3 +188,15 @@ pub struct Counters {
     /// Routing decisions with more than one best worker.
     pub router_ties: u64,
 }
+
+impl Counters {
+    /// Adds the counts of another part of the fleet.
+    pub fn add(&mut self, other: Self) {
+        let Self { passes, preemptions, evictions, committed_prefill_tokens, router_ties } = other;
+        self.passes += passes;
+        self.preemptions += preemptions;
+        self.evictions += evictions;
+        self.committed_prefill_tokens += committed_prefill_tokens;
+        self.router_ties += router_ties;
+    }
+}

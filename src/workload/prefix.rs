@@ -17,7 +17,7 @@ use rustc_hash::FxHashMap;
 use super::{Prompt, RequestId, Workload};
 
 /// A node of the [`PrefixTree`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
 pub struct SegmentId(pub u32);
 
 const NONE: u32 = u32::MAX;

@@ -1,0 +1,13 @@
+//! What comes first at one instant.
+//!
+//! Resources are given back before new work is placed, work is placed before passes start, and whoever observes or
+//! steers sees the settled state.
+
+use crate::simulation::Class;
+
+/// Passes end; their outputs are delivered.
+pub const PASS_COMPLETION: Class = Class(0);
+/// Requests arrive and are placed.
+pub const ARRIVAL: Class = Class(3);
+/// Idle workers start passes.
+pub const PASS_START: Class = Class(4);

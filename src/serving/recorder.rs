@@ -1,0 +1,100 @@
+//! Keeps what happened. Actors write into it and cannot read it back, so it has no influence on the run.
+
+use crate::engine::TokenStamps;
+use crate::report::record::{Counters, PassTimeline, RequestRecord, Role, RunRecord, Status};
+use crate::simulation::SimTime;
+use crate::workload::RequestId;
+
+/// The write-only record of a run in progress.
+#[derive(Debug)]
+pub struct Recorder {
+    record: RunRecord,
+}
+
+impl Recorder {
+    /// An empty record of a workload with so many requests.
+    pub fn new(requests: usize) -> Self {
+        Self {
+            record: RunRecord { requests: vec![RequestRecord::default(); requests], ..RunRecord::default() },
+        }
+    }
+
+    /// A request was injected.
+    pub fn arrived(&mut self, request: RequestId, now: SimTime) {
+        let request = self.request(request);
+        request.status = Status::Unfinished;
+        request.arrival = Some(now);
+    }
+
+    /// The router handed a request to a worker rank.
+    pub fn dispatched(&mut self, request: RequestId, role: Role, rank: u32, now: SimTime) {
+        let request = self.request(request);
+        request.dispatched = request.dispatched.or(Some(now));
+        match role {
+            Role::Prefill => request.prefill_worker = Some(rank),
+            Role::Agg | Role::Decode => request.decode_worker = Some(rank),
+        }
+    }
+
+    /// A decision between equally good workers was left to chance.
+    pub fn router_tie(&mut self) {
+        self.record.counters.router_ties += 1;
+    }
+
+    /// A request entered a batch, finding `reused_tokens` of its prompt in the cache.
+    pub fn admitted(&mut self, request: RequestId, reused_tokens: u32, now: SimTime) {
+        let request = self.request(request);
+        if request.admissions == 0 {
+            request.first_admit = Some(now);
+            request.first_reused_tokens = reused_tokens;
+        }
+        request.admissions += 1;
+        request.max_reused_tokens = request.max_reused_tokens.max(reused_tokens);
+    }
+
+    /// A request ran to its end.
+    pub fn completed(&mut self, request: RequestId, stamps: TokenStamps, now: SimTime) {
+        self.ended(request, Status::Completed, stamps, Some(now));
+    }
+
+    /// A request was refused by an engine that can never run it.
+    pub fn rejected(&mut self, request: RequestId, now: SimTime) {
+        self.ended(request, Status::Rejected, TokenStamps::default(), Some(now));
+    }
+
+    /// A request was still there when the run ended.
+    pub fn unfinished(&mut self, request: RequestId, stamps: TokenStamps) {
+        self.ended(request, Status::Unfinished, stamps, None);
+    }
+
+    /// The last word of a worker rank.
+    pub fn rank_finished(&mut self, timeline: PassTimeline, counters: Counters) {
+        self.happened(timeline.ends.last().copied().unwrap_or_default());
+        self.record.timelines.push(timeline);
+        self.record.counters.add(counters);
+    }
+
+    /// Something happened at this time: the run lasted at least so long.
+    pub fn happened(&mut self, time: SimTime) {
+        self.record.end = self.record.end.max(time);
+    }
+
+    /// The finished record.
+    pub fn into_record(self) -> RunRecord {
+        self.record
+    }
+
+    fn request(&mut self, request: RequestId) -> &mut RequestRecord {
+        &mut self.record.requests[request.0 as usize]
+    }
+
+    fn ended(&mut self, request: RequestId, status: Status, stamps: TokenStamps, terminal: Option<SimTime>) {
+        let request = self.request(request);
+        request.status = status;
+        request.output_tokens = stamps.count;
+        request.first_token = stamps.first;
+        request.second_token = stamps.second;
+        request.last_token = stamps.last;
+        request.terminal = terminal;
+    }
+}
