@@ -98,8 +98,8 @@ pub enum Output {
     FirstToken(RequestId),
     /// The request ran to its end.
     Completed(RequestId, TokenStamps),
-    /// The engine can never run this request.
-    Rejected(RequestId),
+    /// The engine can never run this request; it may have generated before it outgrew the cache.
+    Rejected(RequestId, TokenStamps),
 }
 
 /// When the tokens of a request left.

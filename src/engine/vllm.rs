@@ -68,7 +68,7 @@ struct Pass {
     /// Work of each request scheduled by an evaluated pass.
     work: Vec<Work>,
     chunks: Vec<Chunk>,
-    rejected: Vec<RequestId>,
+    rejected: Vec<Sequence>,
     preempted: bool,
     budget: u32,
     /// Tokens scheduled by prefill work.
@@ -377,7 +377,7 @@ impl VllmEngine {
 
     fn reject_head(&mut self) {
         if let Some(sequence) = self.waiting.pop_front() {
-            self.pass.rejected.push(sequence.request);
+            self.pass.rejected.push(sequence);
         }
     }
 
@@ -427,7 +427,10 @@ impl VllmEngine {
     }
 
     fn complete_evaluated(&mut self, signals: &mut Signals) {
-        signals.outputs.extend(self.pass.rejected.iter().map(|&request| Output::Rejected(request)));
+        let rejected = self.pass.rejected.iter();
+        let stamps =
+            |sequence: &Sequence| Output::Rejected(sequence.request, sequence.stamps(&self.timeline));
+        signals.outputs.extend(rejected.map(stamps));
         if self.pass.work.is_empty() {
             return;
         }

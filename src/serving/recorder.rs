@@ -58,8 +58,8 @@ impl Recorder {
     }
 
     /// A request was refused by an engine that can never run it.
-    pub fn rejected(&mut self, request: RequestId, now: SimTime) {
-        self.ended(request, Status::Rejected, TokenStamps::default(), Some(now));
+    pub fn rejected(&mut self, request: RequestId, stamps: TokenStamps, now: SimTime) {
+        self.ended(request, Status::Rejected, stamps, Some(now));
     }
 
     /// A request was still there when the run ended.

@@ -86,8 +86,8 @@ impl Worker {
                     ctx.record().completed(request, stamps, now);
                     request
                 }
-                Output::Rejected(request) => {
-                    ctx.record().rejected(request, now);
+                Output::Rejected(request, stamps) => {
+                    ctx.record().rejected(request, stamps, now);
                     request
                 }
             };

@@ -206,7 +206,6 @@ impl<'a> Replay<'a> {
             record.max_reused_tokens = record.max_reused_tokens.max(reused_tokens);
             self.run.admissions[request.0 as usize].push(Admission { at: self.now, reused_tokens });
         }
-        self.run.record.counters.passes += u64::from(pass.scheduled > 0);
         self.workers[worker].pass = Some((self.now + pass.duration, pass));
     }
 
@@ -214,6 +213,7 @@ impl<'a> Replay<'a> {
         let now = self.now;
         self.run.record.counters.committed_prefill_tokens += pass.prefill_tokens;
         if pass.scheduled > 0 {
+            self.run.record.counters.passes += 1;
             self.run.record.timelines[worker].ends.push(now);
             self.run.passes.push(PassLog {
                 worker,

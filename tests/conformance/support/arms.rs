@@ -5,15 +5,16 @@ use std::sync::Arc;
 use spica::config::scenario::Scenario;
 use spica::registry::Registry;
 use spica::report::record::{PassTimeline, RunRecord};
-use spica::serving::{ReplayError, replay};
+use spica::serving::{ReplayLimits, Traffic, replay};
 use spica::simulation::SimDuration;
 use spica::workload::Workload;
 
-/// What the crate's replay leaves behind; `None` while there is none.
+/// What the crate's replay leaves behind.
 pub(crate) fn fast(scenario: &Scenario, workload: &Arc<Workload>) -> Option<RunRecord> {
-    match replay(scenario, workload, &Registry::builtin()) {
+    let block_size = scenario.deployment.agg.as_ref().map_or(1, |pool| pool.engine.block_size);
+    let traffic = Traffic::new(workload.clone(), block_size);
+    match replay(scenario, &traffic, &Registry::builtin(), &ReplayLimits::default()) {
         Ok(record) => Some(record),
-        Err(ReplayError::Refused(why)) if why == "replays are being built" => None,
         Err(error) => panic!("the replay failed: {error}"),
     }
 }
