@@ -8,8 +8,7 @@ use super::trial::Evaluation;
 use crate::config::scenario::Scenario;
 use crate::registry::Registry;
 use crate::report::Summary;
-use crate::serving::{self, ReplayError};
-use crate::workload::Workload;
+use crate::serving::{self, ReplayError, ReplayLimits, Traffic};
 
 /// Scores the scenarios of a search, from many threads at a time.
 ///
@@ -28,21 +27,22 @@ impl<F: Fn(&Scenario) -> Evaluation + Send + Sync> Evaluator for F {
 /// Evaluates candidates by replaying one workload on each.
 #[derive(Debug)]
 pub struct ReplayEvaluator {
-    workload: Arc<Workload>,
+    traffic: Traffic,
     registry: Arc<Registry>,
+    limits: ReplayLimits,
 }
 
 impl ReplayEvaluator {
-    /// Replays `workload` with the policies of `registry`.
-    pub fn new(workload: Arc<Workload>, registry: Arc<Registry>) -> Self {
-        Self { workload, registry }
+    /// Replays `traffic` with the policies of `registry`, until `limits` say stop.
+    pub fn new(traffic: Traffic, registry: Arc<Registry>, limits: ReplayLimits) -> Self {
+        Self { traffic, registry, limits }
     }
 }
 
 impl Evaluator for ReplayEvaluator {
     fn evaluate(&self, scenario: &Scenario) -> Evaluation {
-        match serving::replay(scenario, &self.workload, &self.registry) {
-            Ok(record) => measured(&Summary::new(&record, &self.workload, scenario.sla.as_ref())),
+        match serving::replay(scenario, &self.traffic, &self.registry, &self.limits) {
+            Ok(record) => measured(&Summary::new(&record, self.traffic.workload(), scenario.sla.as_ref())),
             Err(ReplayError::Refused(reason)) => {
                 Evaluation::Failed(format!("candidate build failed: {reason}"))
             }
