@@ -1,3 +1,5 @@
 //! Behaviour of the whole, one file per theme.
+mod report;
+mod report_oracle;
 mod workload_bad_inputs;
 mod workload_real_traces;
