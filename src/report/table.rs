@@ -31,7 +31,8 @@ pub fn replay_table(summary: &Summary, counters: &Counters, input: &InputTally, 
     let all_completed = summary.completed_requests == summary.num_requests;
     table.line("requests", &requests(summary), !all_completed);
     if input.read > 0 {
-        table.line("input", &rows(input), !(input.dropped.is_empty() && input.repaired.is_empty()));
+        let as_written = input.dropped.is_empty() && input.repaired.is_empty() && input.ignored.is_empty();
+        table.line("input", &rows(input), !as_written);
     }
     table.line("duration", &format!("{} s", decimal(summary.duration_ms / 1e3)), false);
     table.line("throughput", &throughput(summary), false);
@@ -114,6 +115,9 @@ fn rows(input: &InputTally) -> String {
         for (kind, &count) in kinds {
             let _ = write!(text, ", {} {what} ({kind})", grouped(count));
         }
+    }
+    for (field, &count) in &input.ignored {
+        let _ = write!(text, ", {} with {field} ignored", grouped(count));
     }
     text
 }
@@ -232,11 +236,12 @@ mod tests {
         let mut input = InputTally { read: 12_033, used: 12_031, ..InputTally::default() };
         input.dropped.insert("zero output".to_owned(), 2);
         input.repaired.insert("out of order".to_owned(), 1_007);
+        input.ignored.insert("priority".to_owned(), 3);
         let counters = Counters { passes: 1_378_454, evictions: 2_069_351, ..Counters::default() };
         let table = replay_table(&summary(), &counters, &input, Colours::Off);
         insta::assert_snapshot!(table, @r"
         requests      12,031 arrived: 12,028 completed, 1 rejected, 2 unfinished
-        input         12,033 rows read, 12,031 requests made, 2 dropped (zero output), 1,007 repaired (out of order)
+        input         12,033 rows read, 12,031 requests made, 2 dropped (zero output), 1,007 repaired (out of order), 3 with priority ignored
         duration      3,601.235 s
         throughput    3.340 requests/s, 1,140.250 output tok/s, 41,402.000 tok/s with input
         goodput       3.054 requests/s, 1,000.000 output tok/s, 91.4 % of the requests that arrived (11,000)

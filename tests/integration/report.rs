@@ -550,7 +550,8 @@ fn the_report_file() {
     );
     assert_eq!(report["summary"]["num_requests"], 2);
     assert_eq!(report["counters"]["passes"], 3);
-    assert_eq!(report["input"], json!({"read": 3, "used": 2, "dropped": {"zero output": 1}, "repaired": {}}));
+    assert_eq!(report["input"]["read"], 3);
+    assert_eq!(report["input"]["dropped"], json!({"zero output": 1}));
 }
 
 #[test]
