@@ -32,10 +32,13 @@ pub struct Deployment {
     /// The autoscaler, if any.
     pub planner: Option<PolicyConfig>,
     /// The only pool of [`DeploymentMode::Agg`].
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub agg: Option<Pool>,
     /// The prefill pool of [`DeploymentMode::Disagg`].
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub prefill: Option<Pool>,
     /// The decode pool of [`DeploymentMode::Disagg`].
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub decode: Option<Pool>,
     /// How KV blocks travel from prefill to decode workers.
     pub kv_transfer: KvTransfer,
@@ -50,6 +53,12 @@ pub enum DeploymentMode {
     /// One pool does both.
     Agg,
 }
+
+/// The router of a scenario that names none.
+pub const DEFAULT_ROUTER: &str = "round_robin";
+
+/// The planner of a `planner:` block without a policy's name.
+pub const BUILTIN_PLANNER: &str = "planner";
 
 /// A policy by name with the fields it was given, kept until the registry turns them into the policy.
 ///

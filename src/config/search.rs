@@ -5,7 +5,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::presets::{FpmSampling, LoadPredictor, LoadSensitivity, Preset, ScalingPolicy};
+use super::presets::{
+    FPM_SAMPLINGS, FpmSampling, LOAD_PREDICTORS, LOAD_SENSITIVITIES, LoadPredictor, LoadSensitivity, Preset,
+    SCALING_POLICIES, ScalingPolicy,
+};
 use super::scenario::{
     Arrival, Backend, DeploymentMode, KvTransfer, PolicyConfig, Sla, TimingConfig, TraceTimeUnit,
     WorkloadConfig, ZeroOutput,
@@ -131,6 +134,77 @@ pub struct SearchSpace {
     pub planner_load_sensitivity: Vec<Preset<LoadSensitivity>>,
     /// Forecasters that compete before the search; never a dimension of it.
     pub load_predictor_candidates: Vec<Preset<LoadPredictor>>,
+}
+
+impl SearchSpace {
+    /// Everything at its default for a model on some hardware.
+    ///
+    /// The defaults of the list knobs for batching and routing are also the only choices they have.
+    pub fn with_defaults(model_name: &str, hardware_sku: &str) -> Self {
+        let space = Self {
+            deployment_mode: vec![DeploymentMode::Disagg, DeploymentMode::Agg],
+            backend: vec![Backend::Vllm],
+            parallel_configs: Vec::new(),
+            model_name: model_name.to_owned(),
+            hardware_sku: hardware_sku.to_owned(),
+            backend_version: None,
+            timing: TimingConfig::Polynomial,
+            num_gpu_blocks: None,
+            gpu_budget: 32,
+            min_gpu_budget: None,
+            min_endpoint: None,
+            context_length: None,
+            startup_time: None,
+            aic_nextn: None,
+            kv_transfer: KvTransfer::default(),
+            prefill_max_num_batched_tokens: vec![8192, 16384, 32768],
+            prefill_max_num_seqs: vec![1, 2, 4, 8, 16, 32, 64, 128, 256],
+            prefill_block_size: 64,
+            prefill_gpu_memory_utilization: 0.9,
+            prefill_enable_prefix_caching: true,
+            decode_max_num_batched_tokens: vec![8192],
+            decode_max_num_seqs: vec![256, 512, 1024],
+            decode_block_size: 64,
+            decode_gpu_memory_utilization: 0.9,
+            decode_enable_prefix_caching: false,
+            agg_max_num_batched_tokens: vec![8192, 16384, 32768],
+            agg_max_num_seqs: vec![256, 512, 1024],
+            agg_block_size: 64,
+            agg_gpu_memory_utilization: 0.9,
+            agg_enable_prefix_caching: true,
+            num_g2_blocks: 0,
+            kv_bytes_per_token: None,
+            bandwidth_g1_to_g2_gbps: None,
+            bandwidth_g2_to_g1_gbps: None,
+            offload_batch_size: None,
+            router_mode: vec![PolicyConfig::named("kv_router"), PolicyConfig::named("round_robin")],
+            overlap_score_credit: vec![0.0, 0.5, 1.0],
+            prefill_load_scale: vec![0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0],
+            router_temperature: vec![0.0, 0.2, 0.5, 1.0],
+            host_cache_hit_weight: vec![0.5, 0.75, 1.0],
+            disk_cache_hit_weight: vec![0.0, 0.25, 0.5],
+            active_decode_blocks_threshold: None,
+            active_prefill_tokens_threshold: None,
+            active_prefill_tokens_threshold_frac: None,
+            no_admission_control: false,
+            planner_scaling_policy: SCALING_POLICIES.map(ScalingPolicy::Builtin).to_vec(),
+            planner_fpm_sampling: FPM_SAMPLINGS.to_vec(),
+            planner_load_sensitivity: LOAD_SENSITIVITIES.to_vec(),
+            load_predictor_candidates: LOAD_PREDICTORS.to_vec(),
+        };
+        Self { timing: space.profile(), ..space }
+    }
+
+    /// The timing of a search that gives none: the profile of its model and hardware.
+    pub(super) fn profile(&self) -> TimingConfig {
+        TimingConfig::Profile {
+            model_name: Some(self.model_name.clone()),
+            hardware_sku: Some(self.hardware_sku.clone()),
+            backend_version: self.backend_version.clone(),
+            moe_tp: None,
+            moe_ep: None,
+        }
+    }
 }
 
 /// A pinned parallel layout.
@@ -289,6 +363,17 @@ pub struct OptimizationGoal {
     pub min_attainment: Option<f64>,
 }
 
+impl Default for OptimizationGoal {
+    fn default() -> Self {
+        Self {
+            target: OptimizationTarget::Throughput,
+            sla: None,
+            pareto_objectives: Vec::new(),
+            min_attainment: None,
+        }
+    }
+}
+
 /// A figure to optimise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -339,6 +424,25 @@ pub struct SweepConfig {
     /// Cheap first rounds.
     pub fidelity: Option<Fidelity>,
 }
+
+impl Default for SweepConfig {
+    fn default() -> Self {
+        Self {
+            max_rounds: 20,
+            parallel_evals: 16,
+            candidates_per_round: 16,
+            random_seed: 1,
+            max_eval_seconds: Some(600.0),
+            max_eval_passes: None,
+            sampler: PolicyConfig::named(DEFAULT_SAMPLER),
+            exhaustive: false,
+            fidelity: None,
+        }
+    }
+}
+
+/// The sampler of a search that names none.
+pub const DEFAULT_SAMPLER: &str = "random";
 
 /// The first rounds look at a part of the workload only.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]

@@ -10,6 +10,9 @@ use super::scenario::{
 };
 use super::search::{KvLoadRatio, LoadShape, SearchTrace, SearchWorkload, SyntheticRequests};
 
+/// Tokens that one hash id of a trace stands for, unless the configuration says otherwise.
+pub(super) const DEFAULT_TRACE_BLOCK_SIZE: u32 = 512;
+
 pub(super) fn of_trial(workload: &SearchWorkload, concurrency: Option<u32>) -> Option<WorkloadConfig> {
     let (source, cap, speedup, zero_output) = match &workload.load {
         LoadShape::Trace(trace) => {

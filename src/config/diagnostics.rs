@@ -1,0 +1,116 @@
+//! What is wrong with a configuration: everything at once, each problem with its place.
+
+use std::fmt;
+
+use super::tree::Span;
+
+/// One problem.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// Where it is.
+    pub span: Span,
+    /// The key that it concerns, from the top: `search_space.gpu_budget`; empty for the whole document.
+    pub path: String,
+    /// The offending value, the rule, and the way out.
+    pub message: String,
+}
+
+impl Problem {
+    pub(super) fn new(span: Span, path: &str, message: String) -> Self {
+        Self { span, path: path.to_owned(), message }
+    }
+}
+
+/// A text that problems point into.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Source {
+    /// The file as the user named it, or the override as it was given.
+    pub name: String,
+    /// What it says.
+    pub text: String,
+}
+
+/// All problems of a configuration, in the order of their places.
+///
+/// Displayed, each takes one line, `file:line: key.path: message`, followed by the line that it is about. Overrides of
+/// the command line have no line number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Diagnostics {
+    sources: Vec<Source>,
+    problems: Vec<Problem>,
+}
+
+impl Diagnostics {
+    /// Orders the problems by place; `sources[0]` is the file.
+    pub(super) fn new(sources: Vec<Source>, mut problems: Vec<Problem>) -> Self {
+        problems.sort_by_key(|problem| problem.span);
+        problems.dedup();
+        Self { sources, problems }
+    }
+
+    /// The problems, in the order of their places.
+    pub fn problems(&self) -> &[Problem] {
+        &self.problems
+    }
+
+    /// The problems for a terminal, drawn by miette into the text around them.
+    pub fn reports(&self) -> impl Iterator<Item = miette::Report> + '_ {
+        self.problems.iter().map(|problem| {
+            let source = &self.sources[usize::from(problem.span.source)];
+            let length = problem.span.end.saturating_sub(problem.span.start);
+            let label = miette::LabeledSpan::new(None, problem.span.start, length);
+            let named = miette::NamedSource::new(&source.name, source.text.clone()).with_language("yaml");
+            miette::Report::new(miette::MietteDiagnostic::new(self.line(problem)).with_label(label))
+                .with_source_code(named)
+        })
+    }
+
+    /// The place and what is wrong there, in one line.
+    pub fn line(&self, problem: &Problem) -> String {
+        let source = &self.sources[usize::from(problem.span.source)];
+        let place = match problem.span.source {
+            0 => format!("{}:{}", source.name, problem.span.line.max(1)),
+            _ => source.name.clone(),
+        };
+        match problem.path.as_str() {
+            "" => format!("{place}: {}", problem.message),
+            path => format!("{place}: {path}: {}", problem.message),
+        }
+    }
+}
+
+impl fmt::Display for Diagnostics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, problem) in self.problems.iter().enumerate() {
+            if index > 0 {
+                writeln!(f)?;
+            }
+            write!(f, "{}", self.line(problem))?;
+            let source = &self.sources[usize::from(problem.span.source)];
+            if problem.span.source == 0 {
+                excerpt(f, &source.text, problem.span)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Diagnostics {}
+
+/// The line that a problem is about, with the place marked.
+fn excerpt(f: &mut fmt::Formatter<'_>, text: &str, span: Span) -> fmt::Result {
+    const LONGEST: usize = 120;
+    let Some(line) = text.lines().nth(span.line.saturating_sub(1) as usize) else { return Ok(()) };
+    let column = span.column.saturating_sub(1) as usize;
+    if line.trim().is_empty() || column > LONGEST {
+        return Ok(());
+    }
+    let shown: String = line.chars().take(LONGEST).map(|c| if c == '\t' { ' ' } else { c }).collect();
+    let length = text
+        .get(span.start..span.end)
+        .map_or(1, |part| part.lines().next().unwrap_or_default().trim_end().chars().count());
+    let length = length.clamp(1, shown.chars().count().saturating_sub(column).max(1));
+    let number = span.line.to_string();
+    let margin = " ".repeat(number.len());
+    write!(f, "\n  {number} | {shown}\n  {margin} | {}{}", " ".repeat(column), "^".repeat(length))
+}

@@ -1,0 +1,65 @@
+//! The names that files use for the values of closed types.
+
+use super::presets::PredictorFamily;
+use super::reader::Named;
+use super::scenario::{
+    Backend, DeploymentMode, KvEvictionPolicy, KvTransferTiming, PreemptionMode, SglangSchedulePolicy,
+    TraceTimeUnit, ZeroOutput,
+};
+use super::search::OptimizationTarget;
+
+impl Named for DeploymentMode {
+    const NAMES: &'static [(&'static str, Self)] = &[("disagg", Self::Disagg), ("agg", Self::Agg)];
+}
+
+impl Named for Backend {
+    const NAMES: &'static [(&'static str, Self)] =
+        &[("vllm", Self::Vllm), ("sglang", Self::Sglang), ("trtllm", Self::Trtllm)];
+}
+
+impl Named for PreemptionMode {
+    const NAMES: &'static [(&'static str, Self)] = &[("lifo", Self::Lifo), ("fifo", Self::Fifo)];
+}
+
+impl Named for KvEvictionPolicy {
+    const NAMES: &'static [(&'static str, Self)] = &[("lru", Self::Lru), ("belady", Self::Belady)];
+}
+
+impl Named for SglangSchedulePolicy {
+    const NAMES: &'static [(&'static str, Self)] = &[("fifo", Self::Fifo), ("lpm", Self::Lpm)];
+}
+
+impl Named for KvTransferTiming {
+    const NAMES: &'static [(&'static str, Self)] =
+        &[("full_prompt", Self::FullPrompt), ("destination_missing", Self::DestinationMissing)];
+}
+
+impl Named for TraceTimeUnit {
+    const NAMES: &'static [(&'static str, Self)] = &[("ms", Self::Ms), ("s", Self::S)];
+}
+
+impl Named for ZeroOutput {
+    const NAMES: &'static [(&'static str, Self)] =
+        &[("drop", Self::Drop), ("prefill_only", Self::PrefillOnly)];
+}
+
+impl Named for PredictorFamily {
+    const NAMES: &'static [(&'static str, Self)] = &[
+        ("constant", Self::Constant),
+        ("arima", Self::Arima),
+        ("prophet", Self::Prophet),
+        ("kalman", Self::Kalman),
+    ];
+}
+
+impl Named for OptimizationTarget {
+    const NAMES: &'static [(&'static str, Self)] = &[
+        ("throughput", Self::Throughput),
+        ("throughput_per_gpu", Self::ThroughputPerGpu),
+        ("throughput_per_user", Self::ThroughputPerUser),
+        ("e2e_latency", Self::E2eLatency),
+        ("goodput", Self::Goodput),
+        ("goodput_per_gpu", Self::GoodputPerGpu),
+        ("pareto", Self::Pareto),
+    ];
+}

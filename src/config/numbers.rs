@@ -1,0 +1,157 @@
+//! Numbers with bounds, and messages that show how to write them.
+
+use super::hints::odd_characters;
+use super::tree::{Content, Meaning, Node, Number};
+
+/// Bounds of a real number.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Limit {
+    /// Above 0.
+    Positive,
+    /// 0 or more.
+    NotNegative,
+    /// 0 to 1.
+    Share,
+    /// Above 0, up to 1.
+    PositiveShare,
+    /// Above 0, below 1.
+    ProperShare,
+    /// A time above 0; at most [`LONGEST`] in milliseconds or seconds.
+    PositiveTime,
+    /// A time of 0 or more; at most [`LONGEST`] in milliseconds or seconds.
+    Time,
+}
+
+/// The longest time in milliseconds, 31 years: sums of a few of them still fit the simulated clock.
+const LONGEST: f64 = 1e12;
+
+impl Limit {
+    fn admits(self, real: f64) -> bool {
+        match self {
+            Self::Positive => real > 0.0,
+            Self::NotNegative => real >= 0.0,
+            Self::Share => (0.0..=1.0).contains(&real),
+            Self::PositiveShare => real > 0.0 && real <= 1.0,
+            Self::ProperShare => real > 0.0 && real < 1.0,
+            Self::PositiveTime => real > 0.0 && real <= LONGEST,
+            Self::Time => (0.0..=LONGEST).contains(&real),
+        }
+    }
+
+    fn rule(self, real: f64) -> String {
+        match self {
+            Self::PositiveTime | Self::Time if real > LONGEST => format!("must be at most {LONGEST}"),
+            Self::Positive | Self::PositiveTime => "must be above 0".to_owned(),
+            Self::NotNegative | Self::Time => "must be 0 or more".to_owned(),
+            Self::Share => "must be from 0 to 1".to_owned(),
+            Self::PositiveShare => "must be above 0 and at most 1".to_owned(),
+            Self::ProperShare => "must be above 0 and below 1".to_owned(),
+        }
+    }
+
+    fn is_share(self) -> bool {
+        matches!(self, Self::Share | Self::PositiveShare | Self::ProperShare)
+    }
+
+    /// A value that would do.
+    fn example(self) -> &'static str {
+        match self {
+            Self::Share | Self::PositiveShare | Self::ProperShare => "0.5",
+            _ => "1.0",
+        }
+    }
+}
+
+/// Reads a whole number from `least` to `most`.
+pub(super) fn integer(node: &Node, key: &str, least: i128, most: i128) -> Result<i128, String> {
+    let integer = match number(node) {
+        Some(Number::Integer(integer)) => integer,
+        Some(Number::Real(real)) => {
+            return Err(format!("{} is not a whole number; write `{key}: {}`", node.shown(), real.round()));
+        }
+        None => return Err(not_a_number(node, key, "whole number", &least.max(1).to_string(), false)),
+    };
+    if integer < least {
+        return Err(format!("{} is out of range: it must be {least} or more", node.shown()));
+    }
+    if integer > most {
+        return Err(format!("{} is out of range: it must be at most {most}", node.shown()));
+    }
+    Ok(integer)
+}
+
+/// Reads a finite real number within `limit`.
+pub(super) fn float(node: &Node, key: &str, limit: Limit) -> Result<f64, String> {
+    let Some(number) = number(node) else {
+        return Err(not_a_number(node, key, "finite number", limit.example(), limit.is_share()));
+    };
+    let real = number.as_f64();
+    if limit.admits(real) {
+        return Ok(real);
+    }
+    let percent = limit.is_share() && real > 1.0 && real <= 100.0;
+    let example = if percent { format!("; write `{key}: {}`", real / 100.0) } else { String::new() };
+    Err(format!("{} is out of range: it {}{example}", node.shown(), limit.rule(real)))
+}
+
+fn number(node: &Node) -> Option<Number> {
+    match &node.content {
+        Content::Scalar(scalar) => match scalar.meaning() {
+            Meaning::Number(number) => Some(number),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn not_a_number(node: &Node, key: &str, kind: &str, example: &str, share: bool) -> String {
+    let Content::Scalar(scalar) = &node.content else {
+        return format!("{} where one {kind} is expected; write `{key}: {example}`", node.shown());
+    };
+    let odd = odd_characters(&scalar.text).map_or(String::new(), |odd| format!(" (it has {odd})"));
+    let example = meant(&scalar.text, key, share).unwrap_or_else(|| example.to_owned());
+    let quoted = if scalar.plain { "" } else { ": numbers are written without quotes" };
+    format!("{} is not a {kind}{odd}{quoted}; write `{key}: {example}`", node.shown())
+}
+
+/// The number that somebody meant by `16 GPUs`, `3k`, `2s` or `1_000`, in the unit of `key`.
+fn meant(text: &str, key: &str, share: bool) -> Option<String> {
+    let text = text.trim().replace('_', "");
+    let end = text.find(|c: char| !c.is_ascii_digit() && !".-+".contains(c)).unwrap_or(text.len());
+    let (digits, unit) = (text[..end].trim_start_matches('0'), text[end..].trim());
+    let digits = if digits.is_empty() || digits.starts_with('.') { &text[..end] } else { digits };
+    let number = Number::parse(digits)?.as_f64();
+    let in_ms = key.ends_with("_ms");
+    let in_s = key.ends_with("_s") || key.ends_with("seconds") || key == "startup_time";
+    let scale = match unit {
+        "k" | "K" => 1e3,
+        "M" => 1e6,
+        "G" | "B" => 1e9,
+        "s" if in_ms => 1e3,
+        "min" if in_ms => 60e3,
+        "ms" if in_s => 1e-3,
+        "min" if in_s => 60.0,
+        "%" if share => 1e-2,
+        _ if share && number > 1.0 && number <= 100.0 => 1e-2,
+        _ => 1.0,
+    };
+    Some((number * scale).to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_example_is_in_the_unit_of_the_key() {
+        let meant = |text, key, share| meant(text, key, share).expect("starts with a number");
+        assert_eq!(meant("16 GPUs", "gpu_budget", false), "16");
+        assert_eq!(meant("3k", "isl", false), "3000");
+        assert_eq!(meant("2s", "ttft_ms", false), "2000");
+        assert_eq!(meant("500ms", "startup_time_s", false), "0.5");
+        assert_eq!(meant("1_000", "isl", false), "1000");
+        assert_eq!(meant("90%", "gpu_memory_utilization", true), "0.9");
+        assert_eq!(meant("010", "isl", false), "10");
+        assert_eq!(super::meant("many", "isl", false), None);
+    }
+}

@@ -1,0 +1,185 @@
+//! Resolved configurations as text: loading the text again gives the same configuration.
+
+use std::path::{Component, Path, PathBuf};
+
+use serde::ser::SerializeSeq;
+use serde::{Serialize, Serializer};
+use serde_json::Value as Json;
+
+use super::Document;
+use super::scenario::{Scenario, TimingConfig, WorkloadSource};
+use super::search::{LoadShape, SmartSearchConfig};
+use super::yaml;
+
+impl Document {
+    /// The configuration with every default, in the form of its file.
+    pub fn to_json(&self) -> Json {
+        match self {
+            Self::Search(search) => search.to_json(),
+            Self::Scenario(scenario) => scenario.to_json(),
+        }
+    }
+
+    /// The configuration with every default, as YAML.
+    pub fn to_yaml(&self) -> String {
+        text(&self.to_json())
+    }
+
+    /// The same with file paths that start from `folder`, where the text is going to be.
+    #[must_use]
+    pub fn with_paths_from(&self, folder: &Path) -> Self {
+        match self {
+            Self::Search(search) => Self::Search(search.with_paths_from(folder)),
+            Self::Scenario(scenario) => Self::Scenario(scenario.with_paths_from(folder)),
+        }
+    }
+}
+
+impl Scenario {
+    /// The scenario with every default, in the form of its file.
+    pub fn to_json(&self) -> Json {
+        let mut json =
+            serde_json::to_value(self).expect("plain data with string keys always has a JSON form");
+        for pool in ["agg", "prefill", "decode"] {
+            let engine =
+                json.pointer_mut(&format!("/deployment/{pool}/engine")).and_then(Json::as_object_mut);
+            if let Some(engine) = engine.filter(|engine| engine["backend"] != "sglang") {
+                engine.shift_remove("sglang");
+            }
+        }
+        json
+    }
+
+    /// The scenario with every default, as YAML.
+    pub fn to_yaml(&self) -> String {
+        text(&self.to_json())
+    }
+
+    /// The same with file paths that start from `folder`, where the text is going to be.
+    #[must_use]
+    pub fn with_paths_from(&self, folder: &Path) -> Self {
+        let mut scenario = self.clone();
+        let deployment = &mut scenario.deployment;
+        for pool in
+            [&mut deployment.agg, &mut deployment.prefill, &mut deployment.decode].into_iter().flatten()
+        {
+            rebase_timing(&mut pool.timing, folder);
+        }
+        if let WorkloadSource::Trace { path, .. } = &mut scenario.workload.source {
+            *path = rebased(path, folder);
+        }
+        scenario
+    }
+}
+
+impl SmartSearchConfig {
+    /// The configuration with every default, in the form of its file.
+    pub fn to_json(&self) -> Json {
+        serde_json::to_value(self).expect("plain data with string keys always has a JSON form")
+    }
+
+    /// The configuration with every default, as YAML.
+    pub fn to_yaml(&self) -> String {
+        text(&self.to_json())
+    }
+
+    /// The same with file paths that start from `folder`, where the text is going to be.
+    #[must_use]
+    pub fn with_paths_from(&self, folder: &Path) -> Self {
+        let mut search = self.clone();
+        rebase_timing(&mut search.search_space.timing, folder);
+        if let LoadShape::Trace(trace) = &mut search.workload.load {
+            trace.path = rebased(&trace.path, folder);
+        }
+        search
+    }
+}
+
+fn rebase_timing(timing: &mut TimingConfig, folder: &Path) {
+    if let TimingConfig::Grid { path } = timing {
+        *path = rebased(path, folder);
+    }
+}
+
+/// The path that leads from `folder` to where `path` leads from the working directory.
+///
+/// Symbolic links are not looked at. Where one of the two is absolute and the other is not, the working directory
+/// decides; where it cannot be told, the path stays as it is.
+fn rebased(path: &Path, folder: &Path) -> PathBuf {
+    let (path, folder) = if path.is_absolute() == folder.is_absolute() {
+        (tidy(path), tidy(folder))
+    } else {
+        match (std::path::absolute(path), std::path::absolute(folder)) {
+            (Ok(path), Ok(folder)) => (tidy(&path), tidy(&folder)),
+            _ => return path.to_owned(),
+        }
+    };
+    let common = path.components().zip(folder.components()).take_while(|(a, b)| a == b).count();
+    let above: Vec<Component<'_>> = folder.components().skip(common).collect();
+    if above.contains(&Component::ParentDir) {
+        // The way back out of a folder above the working directory has a name that only the disk knows.
+        return std::path::absolute(&path).unwrap_or(path);
+    }
+    let up = above.iter().map(|_| Component::ParentDir);
+    up.chain(path.components().skip(common)).collect()
+}
+
+/// Without `.`, and without `name/..`.
+fn tidy(path: &Path) -> PathBuf {
+    let mut tidy = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::CurDir => {}
+            Component::ParentDir if matches!(tidy.components().next_back(), Some(Component::Normal(_))) => {
+                tidy.pop();
+            }
+            component => tidy.push(component),
+        }
+    }
+    tidy
+}
+
+fn text(json: &Json) -> String {
+    yaml::to_text(&Pretty(json))
+}
+
+/// Lists of plain values on one line.
+struct Pretty<'a>(&'a Json);
+
+impl Serialize for Pretty<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            Json::Object(fields) => {
+                serializer.collect_map(fields.iter().map(|(key, value)| (key, Pretty(value))))
+            }
+            Json::Array(items) if items.iter().any(|item| item.is_object() || item.is_array()) => {
+                let mut list = serializer.serialize_seq(Some(items.len()))?;
+                for item in items {
+                    list.serialize_element(&Pretty(item))?;
+                }
+                list.end()
+            }
+            Json::Array(items) => yaml::on_one_line(items).serialize(serializer),
+            scalar => scalar.serialize(serializer),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_lead_to_the_same_place_from_another_folder() {
+        let rebased = |path, folder| rebased(Path::new(path), Path::new(folder)).display().to_string();
+        assert_eq!(rebased("scenarios/traces/a.jsonl", "scenarios"), "traces/a.jsonl");
+        assert_eq!(rebased("scenarios/a.jsonl", "out/best"), "../../scenarios/a.jsonl");
+        assert_eq!(rebased("a.jsonl", ""), "a.jsonl");
+        assert_eq!(rebased("./x/../a.jsonl", "."), "a.jsonl");
+        assert_eq!(rebased("/data/a.jsonl", "/data/out"), "../a.jsonl");
+        assert_eq!(rebased("../a.jsonl", "../out"), "../a.jsonl");
+        assert_eq!(rebased("../a.jsonl", "out"), "../../a.jsonl");
+        let folder = std::path::absolute("out").expect("there is a working directory");
+        assert_eq!(rebased("a.jsonl", &folder.display().to_string()), "../a.jsonl");
+    }
+}

@@ -1,0 +1,243 @@
+//! Reads a pool of workers: its size, its engine and what prices its passes.
+
+use super::numbers::Limit;
+use super::reader::{Named, Section, Value, name_of};
+use super::scenario::{
+    Backend, CapacitySource, EngineOptions, KvEvictionPolicy, Pool, PreemptionMode, SglangOptions,
+    TimingConfig,
+};
+
+/// More than any fleet; it keeps sums of workers and GPUs within their types.
+const MOST_WORKERS: u32 = 100_000;
+/// More than any worker; it keeps the GPUs of a fleet within their type.
+const MOST_GPUS_PER_AXIS: u32 = 1024;
+/// Deepest speculation that engines offer.
+pub(super) const MOST_DRAFT_TOKENS: u32 = 5;
+
+pub(super) fn pool(section: &Section<'_>) -> Pool {
+    let workers = section.integer("workers", 1..=MOST_WORKERS).or(1);
+    let dp_size = section.integer("dp_size", 1..=MOST_GPUS_PER_AXIS).or(1);
+    let tensor_parallel_size = section.integer("tensor_parallel_size", 1..=MOST_GPUS_PER_AXIS).or(1);
+    let startup_time_s = section.float("startup_time_s", Limit::Time).or(0.0);
+    let timing = section.read("timing", |value| timing(&value, Timing::OfPool)).or(TimingConfig::Polynomial);
+    let engine = section
+        .section("engine", |engine| read_engine(engine, &timing, dp_size))
+        .or_else(|| with_capacity(EngineOptions::for_backend(Backend::Vllm), None, &timing));
+    Pool { workers, dp_size, tensor_parallel_size, startup_time_s, engine, timing }
+}
+
+/// Takes the blocks that were given, or the default where only a memory model could know better.
+fn with_capacity(engine: EngineOptions, given: Option<u32>, timing: &TimingConfig) -> EngineOptions {
+    match (given, timing) {
+        (Some(num_gpu_blocks), _) => EngineOptions { num_gpu_blocks, ..engine },
+        (None, TimingConfig::Profile { .. }) => {
+            EngineOptions { num_gpu_blocks: 0, capacity_source: CapacitySource::MemoryModel, ..engine }
+        }
+        (None, _) => engine,
+    }
+}
+
+fn read_engine(section: &Section<'_>, timing: &TimingConfig, dp_size: u32) -> EngineOptions {
+    let backend = section.choice("backend").or(Backend::Vllm);
+    let defaults = EngineOptions::for_backend(backend);
+    let num_gpu_blocks = section.integer("num_gpu_blocks", 1..=u32::MAX).optional();
+    let block_size =
+        section.integer("block_size", least_block_size(backend)..=u32::MAX).or(defaults.block_size);
+    let engine = EngineOptions {
+        block_size,
+        max_num_seqs: section.integer("max_num_seqs", 1..=u32::MAX).or_null(defaults.max_num_seqs),
+        max_num_batched_tokens: section
+            .integer("max_num_batched_tokens", 1..=u32::MAX)
+            .or_null(defaults.max_num_batched_tokens),
+        max_model_len: section.integer("max_model_len", 1..=u32::MAX).optional(),
+        enable_prefix_caching: section.boolean("enable_prefix_caching").or(defaults.enable_prefix_caching),
+        enable_chunked_prefill: section.boolean("enable_chunked_prefill").or(defaults.enable_chunked_prefill),
+        preemption_mode: section.choice("preemption_mode").or(defaults.preemption_mode),
+        kv_eviction_policy: section.choice("kv_eviction_policy").or(defaults.kv_eviction_policy),
+        speedup_ratio: speedup(section, "speedup_ratio"),
+        decode_speedup_ratio: speedup(section, "decode_speedup_ratio"),
+        prefill_schedule_interval: section
+            .integer("prefill_schedule_interval", 1..=u32::MAX)
+            .or(defaults.prefill_schedule_interval),
+        prefill_decode_interval: section
+            .integer("prefill_decode_interval", 0..=u32::MAX)
+            .or(defaults.prefill_decode_interval),
+        aic_nextn: section.integer("aic_nextn", 1..=MOST_DRAFT_TOKENS).optional(),
+        aic_nextn_accept_rates: section
+            .read("aic_nextn_accept_rates", |value| value.list(|rate| rate.float(Limit::Share)))
+            .optional(),
+        aic_mtp_seed: section.integer("aic_mtp_seed", 0..=u64::MAX).or(defaults.aic_mtp_seed),
+        first_token_decode: section.boolean("first_token_decode").or(defaults.first_token_decode),
+        gpu_memory_utilization: section
+            .float("gpu_memory_utilization", Limit::PositiveShare)
+            .or(defaults.gpu_memory_utilization),
+        sglang: section
+            .section("sglang", |sglang| read_sglang(sglang, block_size))
+            .or_else(SglangOptions::default),
+        ..defaults
+    };
+    check_speculation(section, &engine);
+    check_inert(section, &engine, dp_size);
+    with_capacity(engine, num_gpu_blocks, timing)
+}
+
+/// vLLM and TensorRT-LLM have no blocks of one token.
+pub(super) fn least_block_size(backend: Backend) -> u32 {
+    match backend {
+        Backend::Sglang => 1,
+        Backend::Vllm | Backend::Trtllm => 2,
+    }
+}
+
+/// A speed-up of 0 stands for none, as in the reference.
+fn speedup(section: &Section<'_>, key: &'static str) -> f64 {
+    let ratio = section.float(key, Limit::NotNegative).or(1.0);
+    if ratio == 0.0 { 1.0 } else { ratio }
+}
+
+fn read_sglang(section: &Section<'_>, block_size: u32) -> SglangOptions {
+    let defaults = SglangOptions::default();
+    let options = SglangOptions {
+        schedule_policy: section.choice("schedule_policy").or(defaults.schedule_policy),
+        max_prefill_tokens: section
+            .integer("max_prefill_tokens", 1..=u32::MAX)
+            .or(defaults.max_prefill_tokens),
+        chunked_prefill_size: section
+            .integer("chunked_prefill_size", 1..=u32::MAX)
+            .or(defaults.chunked_prefill_size),
+        clip_max_new_tokens: section
+            .integer("clip_max_new_tokens", 1..=u32::MAX)
+            .or(defaults.clip_max_new_tokens),
+        schedule_conservativeness: section
+            .float("schedule_conservativeness", Limit::Positive)
+            .or(defaults.schedule_conservativeness),
+    };
+    if section.has("chunked_prefill_size") && !options.chunked_prefill_size.is_multiple_of(block_size) {
+        let size = options.chunked_prefill_size;
+        section.problem(
+            "chunked_prefill_size",
+            format!("{size} is not a multiple of the block size {block_size}"),
+        );
+    }
+    options
+}
+
+fn check_speculation(section: &Section<'_>, engine: &EngineOptions) {
+    let Some(depth) = engine.aic_nextn else {
+        if engine.aic_nextn_accept_rates.is_some() {
+            section.problem("aic_nextn_accept_rates", "has no effect without `aic_nextn`");
+        }
+        return;
+    };
+    if engine.decode_speedup_ratio != 1.0 {
+        section.problem("decode_speedup_ratio", "must be 1 with speculative decoding (`aic_nextn`)");
+    }
+    if let Some(rates) = &engine.aic_nextn_accept_rates
+        && (rates.len() < depth as usize || rates.len() > MOST_DRAFT_TOKENS as usize)
+    {
+        let message =
+            format!("{} rates for `aic_nextn: {depth}`; one per draft token is needed", rates.len());
+        section.problem("aic_nextn_accept_rates", message);
+    }
+}
+
+/// Options that another engine has are refused rather than ignored, unless they say what would be so anyway.
+fn check_inert(section: &Section<'_>, engine: &EngineOptions, dp_size: u32) {
+    let vllm = engine.backend == Backend::Vllm;
+    let sglang = engine.backend == Backend::Sglang;
+    let checks = [
+        ("preemption_mode", vllm || engine.preemption_mode == PreemptionMode::Lifo, "`backend: vllm`"),
+        (
+            "prefill_schedule_interval",
+            (vllm && dp_size > 1) || engine.prefill_schedule_interval == 1,
+            "`backend: vllm` and a `dp_size` above 1",
+        ),
+        ("prefill_decode_interval", sglang || engine.prefill_decode_interval == 0, "`backend: sglang`"),
+        ("sglang", sglang || engine.sglang == SglangOptions::default(), "`backend: sglang`"),
+        (
+            "kv_eviction_policy",
+            engine.enable_prefix_caching || engine.kv_eviction_policy == KvEvictionPolicy::Lru,
+            "`enable_prefix_caching: true`",
+        ),
+        ("aic_mtp_seed", engine.aic_nextn.is_some() || engine.aic_mtp_seed == 42, "`aic_nextn`"),
+    ];
+    for (key, acts, condition) in checks {
+        if !acts {
+            section.problem(key, format!("has no effect without {condition}"));
+        }
+    }
+}
+
+/// Whose timing is read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Timing {
+    /// Of a pool: a profile has to name model and hardware.
+    OfPool,
+    /// Of a search: a profile takes what it does not name from the search space.
+    OfSearch,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Model {
+    Polynomial,
+    Fixed,
+    Grid,
+    Profile,
+}
+
+impl Named for Model {
+    const NAMES: &'static [(&'static str, Self)] = &[
+        ("polynomial", Self::Polynomial),
+        ("fixed", Self::Fixed),
+        ("grid", Self::Grid),
+        ("profile", Self::Profile),
+    ];
+}
+
+/// Reads what prices a pass.
+pub(super) fn timing(value: &Value<'_>, whose: Timing) -> Option<TimingConfig> {
+    value.section(|section| read_timing(section, whose)).flatten()
+}
+
+/// Every key that one model or another has.
+const TIMING_KEYS: [(&str, Model); 8] = [
+    ("prefill_ms", Model::Fixed),
+    ("decode_ms", Model::Fixed),
+    ("path", Model::Grid),
+    ("model_name", Model::Profile),
+    ("hardware_sku", Model::Profile),
+    ("backend_version", Model::Profile),
+    ("moe_tp", Model::Profile),
+    ("moe_ep", Model::Profile),
+];
+
+fn read_timing(section: &Section<'_>, whose: Timing) -> Option<TimingConfig> {
+    let model = section.choice("model").required();
+    for (key, owner) in TIMING_KEYS {
+        if section.has(key) && model.is_some_and(|model| model != owner) {
+            section.problem(key, format!("belongs to `model: {}`", name_of(owner)));
+        }
+    }
+    Some(match model? {
+        Model::Polynomial => TimingConfig::Polynomial,
+        Model::Fixed => {
+            let prefill_ms = section.float("prefill_ms", Limit::Time).required();
+            let decode_ms = section.float("decode_ms", Limit::Time).required();
+            TimingConfig::Fixed { prefill_ms: prefill_ms?, decode_ms: decode_ms? }
+        }
+        Model::Grid => TimingConfig::Grid { path: section.read("path", |value| value.path()).required()? },
+        Model::Profile => {
+            let name = |key| match whose {
+                Timing::OfPool => section.text(key).required(),
+                Timing::OfSearch => section.text(key).optional(),
+            };
+            TimingConfig::Profile {
+                model_name: name("model_name"),
+                hardware_sku: name("hardware_sku"),
+                backend_version: section.text("backend_version").optional(),
+                moe_tp: section.integer("moe_tp", 1..=MOST_GPUS_PER_AXIS).optional(),
+                moe_ep: section.integer("moe_ep", 1..=MOST_GPUS_PER_AXIS).optional(),
+            }
+        }
+    })
+}

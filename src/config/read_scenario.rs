@@ -1,0 +1,106 @@
+//! Reads a scenario.
+
+use super::numbers::Limit;
+use super::read_engine::pool;
+use super::read_workload::scenario_workload;
+use super::reader::Section;
+use super::scenario::{
+    BUILTIN_PLANNER, DEFAULT_ROUTER, Deployment, DeploymentMode, KvTransfer, PolicyConfig, Pool, Scenario,
+    Sla,
+};
+
+/// `None` after a problem that leaves nothing to fill in.
+pub(super) fn scenario(root: &Section<'_>) -> Option<Scenario> {
+    let seed = root.integer("seed", 0..=u64::MAX).or(1);
+    let deployment = root.section("deployment", deployment).required().flatten();
+    let workload = root.section("workload", scenario_workload).required().flatten();
+    let sla = root.section("sla", sla).optional();
+    let max_sim_time_ms = root.float("max_sim_time_ms", Limit::PositiveTime).optional();
+    Some(Scenario { seed, deployment: deployment?, workload: workload?, sla, max_sim_time_ms })
+}
+
+fn deployment(section: &Section<'_>) -> Option<Deployment> {
+    let mode = section.choice::<DeploymentMode>("mode").required();
+    let router =
+        section.read("router", |value| value.policy(None)).or_else(|| PolicyConfig::named(DEFAULT_ROUTER));
+    let planner = section.read("planner", |value| value.policy(Some(BUILTIN_PLANNER))).optional();
+    let kv_transfer = section.section("kv_transfer", kv_transfer).or_else(KvTransfer::default);
+    let Some(mode) = mode else {
+        // Without a mode the pools are still worth checking.
+        for key in ["agg", "prefill", "decode"] {
+            section.section(key, pool).optional();
+        }
+        return None;
+    };
+    let (agg, prefill, decode) = match mode {
+        DeploymentMode::Agg => {
+            let agg = section.section("agg", pool).required();
+            for key in ["prefill", "decode"] {
+                refuse_pool(section, key, "`mode: agg` has one pool, `agg`; write `mode: disagg` for two");
+            }
+            if kv_transfer != KvTransfer::default() {
+                section.problem("kv_transfer", "has no effect with `mode: agg`, where no KV blocks travel");
+            }
+            (Some(agg?), None, None)
+        }
+        DeploymentMode::Disagg => {
+            refuse_pool(section, "agg", "`mode: disagg` has the pools `prefill` and `decode`");
+            let prefill = section.section("prefill", pool).required();
+            let decode = section.section("decode", pool).required();
+            let (prefill, decode) = (prefill?, decode?);
+            check_pair(section, &prefill, &decode);
+            (None, Some(prefill), Some(decode))
+        }
+    };
+    Some(Deployment { mode, router, planner, agg, prefill, decode, kv_transfer })
+}
+
+/// A pool of the other mode may be spelt out as null, as resolved scenarios do.
+fn refuse_pool(section: &Section<'_>, key: &'static str, reason: &str) {
+    if section.has(key) {
+        section.problem(key, reason);
+    }
+}
+
+fn check_pair(section: &Section<'_>, prefill: &Pool, decode: &Pool) {
+    if prefill.engine.backend != decode.engine.backend {
+        section.problem(
+            "decode",
+            "`prefill` and `decode` need the same `engine.backend` to hand KV blocks over",
+        );
+    } else if prefill.engine.block_size != decode.engine.block_size {
+        let (of_prefill, of_decode) = (prefill.engine.block_size, decode.engine.block_size);
+        section.problem(
+            "decode",
+            format!(
+                "`prefill` and `decode` need the same `engine.block_size` to hand KV blocks over, \
+                 not {of_prefill} and {of_decode}"
+            ),
+        );
+    }
+}
+
+/// Reads how KV blocks travel.
+pub(super) fn kv_transfer(section: &Section<'_>) -> KvTransfer {
+    let defaults = KvTransfer::default();
+    let latency_ms = section.float("latency_ms", Limit::Time).or(defaults.latency_ms);
+    let bandwidth_gbps = section.float("bandwidth_gbps", Limit::Positive).optional();
+    let bytes_per_token = section.integer("bytes_per_token", 1..=u64::MAX).optional();
+    let timing = section.choice("timing").or(defaults.timing);
+    for (key, given, other) in [
+        ("bytes_per_token", section.has("bandwidth_gbps"), "bandwidth_gbps"),
+        ("bandwidth_gbps", section.has("bytes_per_token"), "bytes_per_token"),
+    ] {
+        if given && !section.has(key) {
+            section
+                .problem(other, format!("has no effect without `{key}`; give both, or `latency_ms` alone"));
+        }
+    }
+    KvTransfer { latency_ms, bandwidth_gbps, bytes_per_token, timing }
+}
+
+/// Reads bounds on a request.
+pub(super) fn sla(section: &Section<'_>) -> Sla {
+    let bound = |key| section.float(key, Limit::PositiveTime).optional();
+    Sla { ttft_ms: bound("ttft_ms"), itl_ms: bound("itl_ms"), e2e_ms: bound("e2e_ms") }
+}

@@ -1,0 +1,352 @@
+//! Reads the `workload:` block, of a scenario or of a search.
+
+use super::numbers::Limit;
+use super::reader::{Named, Section, Value};
+use super::scenario::{
+    Arrival, ArrivalProcess, InlineRequest, TraceTimeUnit, WorkloadConfig, WorkloadSource, ZeroOutput,
+};
+use super::search::{KvLoadRatio, LoadShape, SearchTrace, SearchWorkload, SyntheticRequests};
+use super::workload::DEFAULT_TRACE_BLOCK_SIZE;
+
+/// Keys that say how much load generated requests make; exactly one is given.
+const LOADS: [&str; 3] = ["request_rate", "concurrency", "kv_load_ratio"];
+/// Keys of generated requests only, beside the loads.
+const OF_SYNTHETIC: [&str; 3] = ["isl", "osl", "num_request_ratio"];
+
+/// Reads the workload of a scenario: a trace, generated requests or a list of requests.
+pub(super) fn scenario_workload(section: &Section<'_>) -> Option<WorkloadConfig> {
+    let block = Block::read(section);
+    let requests =
+        section.read("requests", |value| value.list(|request| inline_request(&request))).optional();
+    if section.has("kv_load_ratio") {
+        let message = "needs a search, which knows each candidate's cache; a scenario gives `concurrency`";
+        section.problem("kv_load_ratio", message);
+    }
+    if section.has("requests") {
+        block.refuse("is given beside `requests`, which stands for the whole workload", |origin| {
+            origin != Origin::Any && origin != Origin::TraceOrList
+        });
+        for key in LOADS.iter().chain(&OF_SYNTHETIC).chain(&["trace_path"]).filter(|key| section.has(key)) {
+            section.problem(key, "is given beside `requests`, which stands for the whole workload");
+        }
+        return Some(WorkloadConfig {
+            source: WorkloadSource::Requests { requests: requests?, block_size: block.trace_block_size },
+            concurrency: block.replay_concurrency,
+            arrival_speedup_ratio: block.arrival_speedup_ratio,
+            zero_output: ZeroOutput::Drop,
+            strict: block.strict,
+        });
+    }
+    block.search_workload(Kind::Scenario)?.of_trial(None)
+}
+
+/// Reads the workload of a search; `pareto` tells whether the goal is a frontier.
+pub(super) fn search_workload(section: &Section<'_>, pareto: bool) -> Option<SearchWorkload> {
+    if section.value("requests").is_some() {
+        section.problem("requests", "is for scenarios; a search takes `trace_path` or generated requests");
+    }
+    Block::read(section).search_workload(Kind::Search { pareto })
+}
+
+/// Whose workload is read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Scenario,
+    Search { pareto: bool },
+}
+
+impl Kind {
+    /// The keys of which one says how much load generated requests make.
+    fn loads(self) -> &'static str {
+        match self {
+            Self::Scenario => "`request_rate` and `concurrency`",
+            Self::Search { .. } => "`request_rate`, `concurrency` and `kv_load_ratio`",
+        }
+    }
+}
+
+/// The keys that every shape of load reads alike, with their defaults.
+struct Block<'s, 'a> {
+    section: &'s Section<'a>,
+    trace_block_size: u32,
+    trace_time_unit: TraceTimeUnit,
+    max_requests: Option<u32>,
+    zero_output: ZeroOutput,
+    arrival_speedup_ratio: f64,
+    replay_concurrency: Option<u32>,
+    arrival: Arrival,
+    shared_prefix_ratio: f64,
+    num_prefix_groups: u32,
+    turns_per_session: u32,
+    inter_turn_delay_ms: f64,
+    strict: bool,
+}
+
+/// Which kinds of source a key acts on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    Trace,
+    TraceOrList,
+    Synthetic,
+    Any,
+}
+
+impl<'s, 'a> Block<'s, 'a> {
+    fn read(section: &'s Section<'a>) -> Self {
+        section.choice::<TraceFormat>("trace_format").or(TraceFormat::Mooncake);
+        Self {
+            section,
+            trace_block_size: section.integer("trace_block_size", 1..=u32::MAX).or(DEFAULT_TRACE_BLOCK_SIZE),
+            trace_time_unit: section.choice("trace_time_unit").or(TraceTimeUnit::Ms),
+            max_requests: section.integer("max_requests", 1..=u32::MAX).optional(),
+            zero_output: section.choice("zero_output").or(ZeroOutput::Drop),
+            arrival_speedup_ratio: section.float("arrival_speedup_ratio", Limit::Positive).or(1.0),
+            replay_concurrency: section.integer("replay_concurrency", 1..=u32::MAX).optional(),
+            arrival: section.section("arrival", arrival).optional().flatten().unwrap_or_default(),
+            shared_prefix_ratio: section.float("shared_prefix_ratio", Limit::Share).or(0.0),
+            num_prefix_groups: section.integer("num_prefix_groups", 0..=u32::MAX).or(0),
+            turns_per_session: section.integer("turns_per_session", 1..=u32::MAX).or(1),
+            inter_turn_delay_ms: section.float("inter_turn_delay_ms", Limit::Time).or(0.0),
+            strict: section.boolean("strict").or(false),
+        }
+    }
+
+    /// Refuses keys that would have no effect; a key that says what would be so anyway may stand.
+    fn refuse(&self, reason: &str, inert: impl Fn(Origin) -> bool) {
+        let keys = [
+            ("trace_block_size", Origin::TraceOrList, self.trace_block_size != DEFAULT_TRACE_BLOCK_SIZE),
+            ("replay_concurrency", Origin::TraceOrList, self.replay_concurrency.is_some()),
+            ("arrival_speedup_ratio", Origin::TraceOrList, self.arrival_speedup_ratio != 1.0),
+            ("trace_time_unit", Origin::Trace, self.trace_time_unit != TraceTimeUnit::Ms),
+            ("max_requests", Origin::Trace, self.max_requests.is_some()),
+            ("zero_output", Origin::Trace, self.zero_output != ZeroOutput::Drop),
+            ("strict", Origin::Any, self.strict),
+            ("arrival", Origin::Synthetic, self.arrival != Arrival::default()),
+            ("shared_prefix_ratio", Origin::Synthetic, self.shared_prefix_ratio != 0.0),
+            ("num_prefix_groups", Origin::Synthetic, self.num_prefix_groups != 0),
+            ("turns_per_session", Origin::Synthetic, self.turns_per_session != 1),
+            ("inter_turn_delay_ms", Origin::Synthetic, self.inter_turn_delay_ms != 0.0),
+        ];
+        for (key, origin, says_something) in keys {
+            if says_something && inert(origin) {
+                self.section.problem(key, reason);
+            }
+        }
+    }
+
+    fn search_workload(&self, kind: Kind) -> Option<SearchWorkload> {
+        let load = if self.section.has("trace_path") { self.trace() } else { self.synthetic(kind) };
+        Some(SearchWorkload { load: load?, strict: self.strict })
+    }
+
+    fn trace(&self) -> Option<LoadShape> {
+        let section = self.section;
+        let path = section.read("trace_path", |value| value.path()).required();
+        for key in OF_SYNTHETIC.iter().chain(&LOADS).filter(|key| section.has(key)) {
+            section.problem(key, "is for generated requests and is given beside `trace_path`");
+        }
+        self.refuse("is for generated requests and has no effect on a trace", |origin| {
+            origin == Origin::Synthetic
+        });
+        if self.replay_concurrency.is_some() && self.arrival_speedup_ratio != 1.0 {
+            let message = "has no effect with `replay_concurrency`, which ignores arrival times";
+            section.problem("arrival_speedup_ratio", message);
+        }
+        Some(LoadShape::Trace(SearchTrace {
+            path: path?,
+            block_size: self.trace_block_size,
+            time_unit: self.trace_time_unit,
+            max_requests: self.max_requests,
+            arrival_speedup_ratio: self.arrival_speedup_ratio,
+            replay_concurrency: self.replay_concurrency,
+            zero_output: self.zero_output,
+        }))
+    }
+
+    fn synthetic(&self, kind: Kind) -> Option<LoadShape> {
+        let section = self.section;
+        let isl = section.integer("isl", 1..=u32::MAX).required();
+        let osl = section.integer("osl", 1..=u32::MAX).required();
+        let ratio = section.float("num_request_ratio", Limit::Positive).required();
+        let request_rate = section.float("request_rate", Limit::Positive).optional();
+        let concurrency = section.integer("concurrency", 1..=u32::MAX).optional();
+        let kv_load_ratio = section.read("kv_load_ratio", |value| kv_load_ratio(&value)).optional();
+        self.check_synthetic();
+        self.check_loads(kind, kv_load_ratio)?;
+        let requests = SyntheticRequests {
+            isl: isl?,
+            osl: osl?,
+            num_request_ratio: ratio?,
+            shared_prefix_ratio: self.shared_prefix_ratio,
+            num_prefix_groups: self.num_prefix_groups,
+            turns_per_session: self.turns_per_session,
+            inter_turn_delay_ms: self.inter_turn_delay_ms,
+        };
+        if let Some(request_rate) = request_rate {
+            self.check_count(&requests, request_rate);
+            return Some(LoadShape::Rate { request_rate, arrival: self.arrival, requests });
+        }
+        if let Some(concurrency) = concurrency {
+            self.check_count(&requests, f64::from(concurrency));
+            return Some(LoadShape::Concurrency { concurrency, requests });
+        }
+        let whole_range = KvLoadRatio::Range([0.0, 1.0]);
+        let kv_load_ratio = if section.has("kv_load_ratio") { kv_load_ratio? } else { whole_range };
+        Some(LoadShape::KvLoad { kv_load_ratio, requests })
+    }
+
+    /// Exactly one load; a frontier may leave it out and then searches the whole range of KV loads.
+    fn check_loads(&self, kind: Kind, kv_load_ratio: Option<KvLoadRatio>) -> Option<()> {
+        let section = self.section;
+        let given: Vec<&str> = LOADS.into_iter().filter(|key| section.has(key)).collect();
+        match given.as_slice() {
+            [] if kind == (Kind::Search { pareto: true }) => {}
+            [] => {
+                let loads = kind.loads();
+                section.own_problem(format!(
+                    "exactly one of {loads} is needed, or a `trace_path`, but none is given"
+                ));
+                return None;
+            }
+            [_] => {}
+            [first, rest @ ..] => {
+                for key in rest {
+                    let message =
+                        format!("given beside `{first}`, but exactly one of {} may be set", kind.loads());
+                    section.problem(key, message);
+                }
+                return None;
+            }
+        }
+        if matches!(kv_load_ratio, Some(KvLoadRatio::Range(_))) && kind == (Kind::Search { pareto: false }) {
+            let message = "a range is only allowed when `goal.target` is `pareto`; give one number";
+            section.problem("kv_load_ratio", message);
+        }
+        (kind != Kind::Scenario || !section.has("kv_load_ratio")).then_some(())
+    }
+
+    fn check_synthetic(&self) {
+        let section = self.section;
+        if self.replay_concurrency.is_some() {
+            section.problem("replay_concurrency", "is for traces; generated requests take `concurrency`");
+        }
+        if self.strict {
+            section
+                .problem("strict", "is for traces; nothing is repaired or dropped among generated requests");
+        }
+        self.refuse("is for traces and has no effect on generated requests", |origin| {
+            matches!(origin, Origin::Trace | Origin::TraceOrList)
+        });
+        if self.arrival != Arrival::default() && !section.has("request_rate") {
+            section.problem(
+                "arrival",
+                "has no effect without `request_rate`: a closed loop makes its own arrivals",
+            );
+        }
+        if self.shared_prefix_ratio > 0.0 && self.num_prefix_groups == 0 {
+            section.problem("shared_prefix_ratio", "has no effect while `num_prefix_groups` is 0");
+        }
+        if self.inter_turn_delay_ms > 0.0 && self.turns_per_session == 1 {
+            section.problem("inter_turn_delay_ms", "has no effect while `turns_per_session` is 1");
+        }
+    }
+
+    /// Requests are numbered with 32 bits, turn by turn.
+    fn check_count(&self, requests: &SyntheticRequests, load: f64) {
+        let all = requests.num_request_ratio * load * f64::from(self.turns_per_session);
+        if all > f64::from(u32::MAX) {
+            let message = format!("{all} requests in all are too many; at most {} fit", u32::MAX);
+            self.section.problem("num_request_ratio", message);
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum TraceFormat {
+    Mooncake,
+}
+
+impl Named for TraceFormat {
+    const NAMES: &'static [(&'static str, Self)] = &[("mooncake", Self::Mooncake)];
+}
+
+fn kv_load_ratio(value: &Value<'_>) -> Option<KvLoadRatio> {
+    if !value.is_list() {
+        return value.float(Limit::NotNegative).map(KvLoadRatio::Fixed);
+    }
+    let mut entries = 0;
+    let bounds = value.list_or_empty(|bound| {
+        entries += 1;
+        bound.float(Limit::NotNegative)
+    })?;
+    match bounds.as_slice() {
+        [low, high] if low < high => Some(KvLoadRatio::Range([*low, *high])),
+        [low, high] => {
+            value.problem(format!("[{low}, {high}] is no range: the first bound must be below the second"));
+            None
+        }
+        _ if entries == 2 => None,
+        _ => {
+            value.problem(format!(
+                "a range has exactly two bounds, not {entries}; write `kv_load_ratio: [0.0, 1.0]`"
+            ));
+            None
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Process {
+    Fixed,
+    Poisson,
+    Gamma,
+    Burst,
+}
+
+impl Named for Process {
+    const NAMES: &'static [(&'static str, Self)] =
+        &[("fixed", Self::Fixed), ("poisson", Self::Poisson), ("gamma", Self::Gamma), ("burst", Self::Burst)];
+}
+
+fn arrival(section: &Section<'_>) -> Option<Arrival> {
+    let defaults = Arrival::default();
+    let process = section.choice("process").required();
+    let seed = section.integer("seed", 0..=u64::MAX).or(defaults.seed);
+    if section.has("smoothness") && process.is_some_and(|process| process != Process::Gamma) {
+        section.problem("smoothness", "belongs to `process: gamma`");
+    }
+    let process = match process? {
+        Process::Fixed => ArrivalProcess::Fixed,
+        Process::Poisson => ArrivalProcess::Poisson,
+        Process::Burst => ArrivalProcess::Burst,
+        Process::Gamma => {
+            ArrivalProcess::Gamma { smoothness: section.float("smoothness", Limit::Positive).required()? }
+        }
+    };
+    Some(Arrival { process, seed })
+}
+
+/// Types, signs and required keys; what the values mean together is the workload's business.
+fn inline_request(value: &Value<'_>) -> Option<InlineRequest> {
+    value.section(|section| {
+        let request = InlineRequest {
+            id: section.text("id").optional(),
+            arrival_ms: section.float("arrival_ms", Limit::Time).optional(),
+            input_length: section.integer("input_length", 1..=u32::MAX).optional(),
+            output_length: section.integer("output_length", 0..=u32::MAX).required().unwrap_or(0),
+            hash_ids: section
+                .read("hash_ids", |value| value.list_or_empty(|id| id.integer(0..=u64::MAX)))
+                .optional(),
+            input_token_ids: section
+                .read("input_token_ids", |value| value.list_or_empty(|id| id.integer(0..=u32::MAX)))
+                .optional(),
+            session_id: section.text("session_id").optional(),
+            delay_ms: section.float("delay_ms", Limit::Time).optional(),
+            dp_rank: section.integer("dp_rank", 0..=u32::MAX).optional(),
+        };
+        if !["input_length", "hash_ids", "input_token_ids"].iter().any(|key| section.has(key)) {
+            section.own_problem("`input_length` is missing, and there are no ids to count it from");
+        }
+        request
+    })
+}
