@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use spica::config::scenario::Scenario;
 use spica::report::record::{Counters, RequestRecord, RunRecord};
+use spica::report::summary::Summary;
 use spica::simulation::SimTime;
 use spica::workload::Workload;
 
 use crate::slow::{self, SlowRun};
 use crate::support::arms;
 use crate::support::case::{self, Expected, Variant};
-use crate::support::figure::stamp;
+use crate::support::figure::{near, stamp};
 use crate::support::{requests, scenario};
 
 macro_rules! cases {
@@ -76,9 +77,11 @@ fn check(variant: &Variant) {
     let (scenario, workload) = build(variant);
     let slow = slow::run(&scenario, &workload).expect("the case is within what the slow replay covers");
     let mut wrong = slow_faults(variant, &workload, &slow);
+    wrong.extend(figure_faults("slow", variant, &summary(&scenario, &workload, &slow.record)));
     let workload = Arc::new(workload);
     if let Some(fast) = arms::fast(&scenario, &workload) {
         wrong.extend(record_faults("fast", variant, &workload, &fast));
+        wrong.extend(figure_faults("fast", variant, &summary(&scenario, &workload, &fast)));
         wrong.extend(arms::differences(&workload, &slow.record, &fast));
     }
     assert!(wrong.is_empty(), "{}:\n{}", variant.name, wrong.join("\n"));
@@ -181,6 +184,23 @@ fn request_faults(expected: &Expected, record: &RequestRecord) -> Vec<String> {
     for (what, number, found) in numbers {
         if number.is_some() {
             same(what, format!("{number:?}"), format!("{found:?}"));
+        }
+    }
+    wrong
+}
+
+fn summary(scenario: &Scenario, workload: &Workload, run: &RunRecord) -> Summary {
+    Summary::new(run, workload, scenario.sla.as_ref())
+}
+
+fn figure_faults(arm: &str, variant: &Variant, summary: &Summary) -> Vec<String> {
+    let exact = variant.summary.iter().map(|entry| (entry, 1e-9));
+    let about = variant.about.iter().map(|entry| (entry, 1e-3));
+    let mut wrong = Vec::new();
+    for ((name, expected), tolerance) in exact.chain(about) {
+        let found = summary.metric(name);
+        if !found.is_some_and(|found| near(expected.value(), found, tolerance)) {
+            wrong.push(format!("{arm}: {name}: expected {}, found {found:?}", expected.value()));
         }
     }
     wrong

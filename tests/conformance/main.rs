@@ -3,5 +3,4 @@
 mod cases;
 mod router_cost;
 mod slow;
-#[expect(dead_code, reason = "figures are compared once the report makes them")]
 mod support;
