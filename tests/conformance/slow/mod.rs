@@ -65,6 +65,10 @@ pub(crate) struct PassLog {
     pub duration: SimDuration,
     pub batch: Batch,
     pub prefill_tokens: u64,
+    /// Requests that decode without prompt tokens in the pass.
+    pub pure_decode_requests: u64,
+    /// Their tokens, the new one not counted.
+    pub pure_decode_tokens: u64,
 }
 
 /// Something that the slow replay does not do.
@@ -221,6 +225,8 @@ impl<'a> Replay<'a> {
                 duration: pass.duration,
                 batch: pass.batch,
                 prefill_tokens: pass.prefill_tokens,
+                pure_decode_requests: pass.pure_decode_requests,
+                pure_decode_tokens: pass.pure_decode_tokens,
             });
         }
         for &request in &pass.emitted {

@@ -77,6 +77,10 @@ pub(crate) struct Pass {
     pub rejected: Vec<RequestId>,
     /// Tokens computed for requests with prompt tokens in the pass.
     pub prefill_tokens: u64,
+    /// Requests that decode without prompt tokens in the pass.
+    pub pure_decode_requests: u64,
+    /// Their tokens, the new one not counted.
+    pub pure_decode_tokens: u64,
 }
 
 impl Sequence {
@@ -286,7 +290,9 @@ impl<'a> Engine<'a> {
 
     fn price(&self, plan: &Plan, pass: &mut Pass) {
         let batch = &mut pass.batch;
+        let mut prompts = Vec::new();
         for share in plan.shares.iter().filter(|share| share.prompt_tokens > 0) {
+            prompts.push(share.request);
             batch.prefill_requests += 1;
             batch.prefix_tokens += u64::from(share.prompt_before);
             batch.prompt_tokens += u64::from(share.prompt_before + share.prompt_tokens);
@@ -295,11 +301,18 @@ impl<'a> Engine<'a> {
         for &request in &self.running {
             let sequence = self.sequence(request);
             let ready = sequence.computed >= sequence.length() && sequence.outputs_left();
-            let first_of_prompt = sequence.generated == 0
-                && plan.shares.iter().any(|share| share.request == request && share.prompt_tokens > 0);
-            if ready && (!first_of_prompt || self.options.first_token_decode) {
+            if !ready {
+                continue;
+            }
+            let tokens = u64::from(sequence.length());
+            let with_prompt = prompts.contains(&request);
+            if sequence.generated > 0 || !with_prompt || self.options.first_token_decode {
                 batch.decode_requests += 1;
-                batch.decode_tokens += u64::from(sequence.length());
+                batch.decode_tokens += tokens;
+            }
+            if !with_prompt {
+                pass.pure_decode_requests += 1;
+                pass.pure_decode_tokens += tokens;
             }
         }
         pass.duration = price(self.timing, self.options, *batch);

@@ -1,0 +1,204 @@
+//! The reference's answers, case by case.
+//!
+//! The small ones are in `tests/data/oracle`. The large ones replay traces that are not this project's to pass on: they are
+//! tried where a `shared` folder holds them (beside the repository, or wherever `SPICA_SHARED` says), and skipped, saying
+//! so, where there is none.
+
+mod answer;
+mod inputs;
+mod passes;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde_json::Value;
+use spica::report::record::RunRecord;
+
+use crate::slow;
+use crate::support::arms;
+use inputs::Case;
+
+/// What is asked of a case beyond the figures and stamps in its file.
+#[derive(Clone, Copy, Debug)]
+struct Counts {
+    passes: u64,
+    evictions: u64,
+}
+
+/// Which arm answers a case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Arms {
+    Both,
+    Slow,
+    Fast,
+}
+
+macro_rules! oracle {
+    (
+        exact { $($exact:ident $(($passes:literal passes, $evictions:literal evictions))?,)* }
+        slow_only { $($slow:ident: $slow_reason:literal,)* }
+        not_yet { $($later:ident: $later_reason:literal,)* }
+    ) => {
+        $(
+            #[test]
+            fn $exact() {
+                let counts: &[Counts] = &[$(Counts { passes: $passes, evictions: $evictions })?];
+                try_case(stringify!($exact), counts.first().copied(), Arms::Both);
+            }
+        )*
+        $(
+            #[test]
+            fn $slow() {
+                try_case(stringify!($slow), None, Arms::Slow);
+            }
+        )*
+        /// Cases that nothing here can answer yet, and what is missing.
+        const NOT_YET: &[(&str, &str)] = &[$((stringify!($later), $later_reason)),*];
+        const TRIED: &[&str] = &[$(stringify!($exact),)* $(stringify!($slow)),*];
+        /// Cases that only the slow replay answers, and what the other one lacks.
+        const SLOW_ONLY: &[(&str, &str)] = &[$((stringify!($slow), $slow_reason)),*];
+    };
+}
+
+oracle! {
+    exact {
+        tiny_2w_rr,
+        tiny_chunked,
+        tiny_concurrency,
+        tiny_full_hit,
+        tiny_kv_full,
+        tiny_kv_full_nocache,
+        tiny_max_seqs,
+        tiny_no_chunk,
+        tiny_no_prefix_cache,
+        tiny_one,
+        tiny_one_fixed,
+        tiny_one_osl1,
+        tiny_sessions,
+        tiny_syn_conc,
+        tiny_syn_interval,
+        tiny_three_prefix,
+        tiny_three_prefix_fixed,
+        conv_agg4_rr (1_378_454 passes, 2_069_351 evictions),
+        conv_agg8_rr (2_794_462 passes, 2_004_701 evictions),
+        conv_agg8_rr_goodput (2_794_462 passes, 2_004_701 evictions),
+        conv_agg8_rr_b16 (2_794_450 passes, 8_037_472 evictions),
+        conv_agg4_rr_conc64 (297_057 passes, 2_069_747 evictions),
+        syn_conc64 (80_900 passes, 269_500 evictions),
+    }
+    slow_only {
+        v151_tiny_mixed_chunk: "first_token_decode",
+        v151_tiny_one: "first_token_decode",
+        v151_tiny_three_prefix: "first_token_decode",
+    }
+    not_yet {
+        tiny_syn_prefix: "generated prefix groups",
+        tiny_syn_rate: "generated Poisson arrivals",
+        syn_multiturn_rr: "generated prefix groups",
+        syn_rate10: "generated Poisson arrivals",
+        tiny_1p1d: "disaggregated pools",
+        tiny_1p1d_fixed: "disaggregated pools",
+        tiny_1p1d_xfer: "disaggregated pools",
+        tiny_2w_kv: "the KV router",
+        tiny_dp2: "data-parallel ranks",
+        tiny_sglang: "the SGLang backend",
+        conv_agg4_kv: "the KV router",
+        conv_agg4_kv_conc64: "the KV router",
+        conv_agg8_kv: "the KV router",
+        conv_agg8_kv_b16: "the KV router",
+        conv_disagg_4p4d_kv: "disaggregated pools",
+        conv_disagg_4p4d_rr: "disaggregated pools",
+        conv_disagg_4p4d_rr_xfer: "disaggregated pools",
+        conv_planner_agg_load: "planners",
+        conv_planner_agg_throughput: "planners",
+        conv_planner_disagg_throughput: "planners",
+        syn_multiturn: "the KV router",
+        synth_agg4_kv: "the KV router",
+        v151_conv_agg8_rr: "first_token_decode",
+        aic_minimax_b200_4p4d_rr: "disaggregated pools",
+        aic_minimax_b200_agg8_kv: "the KV router",
+        aic_minimax_b200_agg8_rr: "timing profiles",
+        aic_minimax_b200_one: "timing profiles",
+        aic_minimax_b200_syn_conc: "timing profiles",
+        aic_minimax_b200_three: "timing profiles",
+        aic_qwen32b_h200_agg8_rr: "timing profiles",
+        aic_qwen32b_h200_one: "timing profiles",
+        aic_qwen32b_h200_planner_sla: "planners",
+        aic_qwen32b_h200_planner_sla_load: "planners",
+        aic_qwen32b_h200_three: "timing profiles",
+        aicgrid_llama70b_h200: "timing profiles",
+        aicgrid_minimax_b200: "timing profiles",
+        aicgrid_qwen32b_h200: "timing profiles",
+    }
+}
+
+#[test]
+fn every_answer_has_a_standing() {
+    let known = |name: &str| TRIED.contains(&name) || NOT_YET.iter().any(|(case, _)| *case == name);
+    for folder in [Some(bundled()), shared().map(|shared| shared.join("oracle"))].into_iter().flatten() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.extension().is_some_and(|extension| extension == "json") {
+                let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
+                assert!(known(&name), "no test says what becomes of {name}");
+            }
+        }
+    }
+    for (case, missing) in NOT_YET {
+        println!("not tried yet: {case} (needs {missing})");
+    }
+    for (case, missing) in SLOW_ONLY {
+        println!("tried with the slow replay only: {case} (needs {missing})");
+    }
+}
+
+fn try_case(name: &str, counts: Option<Counts>, arms: Arms) {
+    let file = format!("{name}.json");
+    let large = shared().map(|shared| shared.join("oracle").join(&file));
+    let Some(path) = [Some(bundled().join(&file)), large].into_iter().flatten().find(|path| path.exists())
+    else {
+        println!("skipped: {name} is not bundled and there is no shared folder");
+        return;
+    };
+    let answer: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+    let case = inputs::case(&answer["inputs"], name.starts_with("v151_"), shared().as_deref());
+    let mut wrong = Vec::new();
+    if arms != Arms::Fast {
+        let run = slow::run(&case.scenario, &case.workload).expect("the case is covered");
+        wrong.extend(faults("slow", &answer, &case, &run.record, counts));
+        wrong.extend(passes::faults(&answer["forward_passes"], &run));
+    }
+    if arms != Arms::Slow
+        && let Some(record) = arms::fast(&case.scenario, &case.workload)
+    {
+        wrong.extend(faults("fast", &answer, &case, &record, counts));
+    }
+    let shown = wrong.len().min(20);
+    assert!(wrong.is_empty(), "{name}: {} differences\n{}", wrong.len(), wrong[..shown].join("\n"));
+}
+
+fn faults(arm: &str, answer: &Value, case: &Case, record: &RunRecord, counts: Option<Counts>) -> Vec<String> {
+    let mut wrong = answer::faults(answer, case, record);
+    if let Some(counts) = counts {
+        let found = record.counters;
+        let expected = (counts.passes, counts.evictions, 0);
+        if (found.passes, found.evictions, found.preemptions) != expected {
+            wrong.push(format!("passes, evictions, preemptions: expected {expected:?}, found {found:?}"));
+        }
+    }
+    wrong.into_iter().map(|fault| format!("{arm}: {fault}")).collect()
+}
+
+fn bundled() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/oracle")
+}
+
+/// The folder with what cannot be bundled, if there is one.
+fn shared() -> Option<PathBuf> {
+    let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared");
+    let folder = std::env::var_os("SPICA_SHARED").map_or_else(beside, PathBuf::from);
+    folder.join("oracle").is_dir().then_some(folder)
+}
+
+/// A case's workload, shared by the arms.
+type SharedWorkload = Arc<spica::workload::Workload>;
