@@ -6,7 +6,7 @@ use spica::config::scenario::Scenario;
 use spica::report::record::{Counters, RequestRecord, RunRecord};
 use spica::report::summary::Summary;
 use spica::simulation::SimTime;
-use spica::workload::Workload;
+use spica::workload::{Pacing, Workload};
 
 use crate::slow::{self, SlowRun};
 use crate::support::arms;
@@ -99,25 +99,20 @@ fn build(variant: &Variant) -> (Scenario, Workload) {
     scenario.sla = variant.sla.as_ref().map(scenario::sla);
     scenario.max_sim_time_ms = variant.max_sim_time_ms;
     let mut block_size = 512;
-    let mut speedup = 1.0;
+    let mut pacing = Pacing::default();
     for (name, value) in &variant.workload {
         match name.as_str() {
             "trace_block_size" => block_size = scenario::whole(value),
-            "arrival_speedup_ratio" => speedup = scenario::ratio(value),
-            "replay_concurrency" => scenario.workload.concurrency = Some(scenario::whole(value)),
+            "arrival_speedup_ratio" => pacing.speedup = scenario::ratio(value),
+            "replay_concurrency" => pacing.concurrency = Some(scenario::whole(value)),
             _ => panic!("no such workload option here: {name}"),
         }
     }
-    let from_rows: Vec<_> =
-        variant.rows.iter().zip(1..).map(|(row, line)| requests::request_of_row(line, row)).collect();
-    let asked = if from_rows.is_empty() { &variant.requests } else { &from_rows };
-    let workload = requests::workload(
-        asked,
-        block_size,
-        scenario.workload.concurrency,
-        speedup,
-        !variant.rows.is_empty(),
-    );
+    let workload = if variant.rows.is_empty() {
+        requests::of_list(&variant.requests, block_size, pacing.concurrency)
+    } else {
+        requests::of_rows(&variant.rows, block_size, pacing)
+    };
     (scenario, workload)
 }
 

@@ -1,14 +1,14 @@
 //! From a case's inputs, as they were passed to the reference, to a deployment and its requests.
 
-use std::io::Read;
+use std::fs::File;
+use std::io::BufReader;
 use std::path::Path;
 use std::sync::Arc;
 
-use flate2::read::MultiGzDecoder;
 use serde_json::{Map, Value};
 use spica::config::scenario::{InlineRequest, Scenario, Sla, TimingConfig};
+use spica::workload::{Pacing, Workload};
 
-use super::SharedWorkload;
 use crate::support::requests;
 use crate::support::scenario::{default_scenario, pool_mut, ratio, set_engine, whole};
 
@@ -16,7 +16,7 @@ use crate::support::scenario::{default_scenario, pool_mut, ratio, set_engine, wh
 #[derive(Debug)]
 pub(super) struct Case {
     pub scenario: Scenario,
-    pub workload: SharedWorkload,
+    pub workload: Arc<Workload>,
     /// Arrivals are not whole nanoseconds in the reference.
     pub fractional_arrivals: bool,
 }
@@ -25,15 +25,14 @@ pub(super) struct Case {
 #[derive(Debug)]
 struct Load {
     trace_block_size: u32,
-    concurrency: Option<u32>,
-    speedup: f64,
+    pacing: Pacing,
     interval_ms: Option<f64>,
 }
 
 /// Reads `inputs`; anything unknown in it is a failure, for nothing may be left out silently.
 pub(super) fn case(inputs: &Value, first_token_decode: bool, shared: Option<&Path>) -> Case {
     let mut scenario = default_scenario();
-    let mut load = Load { trace_block_size: 512, concurrency: None, speedup: 1.0, interval_ms: None };
+    let mut load = Load { trace_block_size: 512, pacing: Pacing::default(), interval_ms: None };
     for (key, value) in object(inputs) {
         match key.as_str() {
             "kw" => arguments(&mut scenario, &mut load, object(value)),
@@ -43,9 +42,8 @@ pub(super) fn case(inputs: &Value, first_token_decode: bool, shared: Option<&Pat
         }
     }
     pool_mut(&mut scenario).engine.first_token_decode = first_token_decode;
-    scenario.workload.concurrency = load.concurrency;
-    let asked = requests_of(inputs, &load, shared);
-    let workload = requests::workload(&asked, load.trace_block_size, load.concurrency, load.speedup, true);
+    scenario.workload.concurrency = load.pacing.concurrency;
+    let workload = workload(inputs, &load, shared);
     Case { scenario, workload: Arc::new(workload), fractional_arrivals: false }
 }
 
@@ -54,8 +52,8 @@ fn arguments(scenario: &mut Scenario, load: &mut Load, arguments: &Map<String, V
     for (key, value) in arguments {
         match key.as_str() {
             "num_workers" => pool_mut(scenario).workers = whole(value),
-            "replay_concurrency" => load.concurrency = Some(whole(value)),
-            "arrival_speedup_ratio" => load.speedup = ratio(value),
+            "replay_concurrency" => load.pacing.concurrency = Some(whole(value)),
+            "arrival_speedup_ratio" => load.pacing.speedup = ratio(value),
             "trace_block_size" => load.trace_block_size = whole(value),
             "arrival_interval_ms" => load.interval_ms = Some(ratio(value)),
             "sla_ttft_ms" => sla.ttft_ms = Some(ratio(value)),
@@ -81,9 +79,9 @@ fn engine(scenario: &mut Scenario, options: &Map<String, Value>) {
     set_engine(&mut pool_mut(scenario).engine, &options);
 }
 
-fn requests_of(inputs: &Value, load: &Load, shared: Option<&Path>) -> Vec<InlineRequest> {
+fn workload(inputs: &Value, load: &Load, shared: Option<&Path>) -> Workload {
     if let Some(rows) = inputs["rows"].as_array() {
-        return rows.iter().zip(1..).map(|(row, line)| requests::request_of_row(line, row)).collect();
+        return requests::of_rows(rows, load.trace_block_size, load.pacing);
     }
     if let Some(name) = inputs["trace"].as_str() {
         let file = match name {
@@ -91,10 +89,9 @@ fn requests_of(inputs: &Value, load: &Load, shared: Option<&Path>) -> Vec<Inline
             "synthetic_trace.jsonl" => "mooncake_fast25_synthetic.jsonl",
             _ => panic!("no such trace: {name}"),
         };
-        let folder = shared.expect("large cases come from the shared folder").join("traces");
-        let text = read(&folder.join(file));
-        let rows = text.lines().map(|line| serde_json::from_str(line).expect("a row"));
-        return rows.zip(1..).map(|(row, line)| requests::request_of_row(line, &row)).collect();
+        let path = shared.expect("large cases come from the shared folder").join("traces").join(file);
+        let file = File::open(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        return requests::of_trace(BufReader::new(file), load.trace_block_size, load.pacing);
     }
     let synthetic: Vec<u32> = serde_json::from_value(inputs["synthetic"].clone()).expect("three numbers");
     let request = |index: u32| InlineRequest {
@@ -103,19 +100,8 @@ fn requests_of(inputs: &Value, load: &Load, shared: Option<&Path>) -> Vec<Inline
         output_length: synthetic[1],
         ..InlineRequest::default()
     };
-    (0..synthetic[2]).map(request).collect()
-}
-
-fn read(path: &Path) -> String {
-    let mut text = String::new();
-    let file = std::fs::File::open(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    let read = if path.extension().is_some_and(|extension| extension == "gz") {
-        MultiGzDecoder::new(file).read_to_string(&mut text)
-    } else {
-        std::io::BufReader::new(file).read_to_string(&mut text)
-    };
-    read.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    text
+    let asked: Vec<InlineRequest> = (0..synthetic[2]).map(request).collect();
+    requests::of_list(&asked, 1, load.pacing.concurrency)
 }
 
 fn object(value: &Value) -> &Map<String, Value> {
