@@ -22,13 +22,22 @@ impl Default for Pacing {
 }
 
 impl Pacing {
-    fn is_open(self) -> bool {
+    pub(super) fn is_open(self) -> bool {
         self.concurrency.is_none()
     }
 
     /// A closed loop takes think times as they are.
-    fn divisor(self) -> f64 {
+    pub(super) fn divisor(self) -> f64 {
         if self.is_open() { self.speedup } else { 1.0 }
+    }
+
+    /// Says when the speed-up is without effect.
+    pub(super) fn warnings(self) -> Vec<Warning> {
+        if self.is_open() || self.speedup == 1.0 {
+            return Vec::new();
+        }
+        let message = "arrival_speedup_ratio has no effect in a closed loop: neither arrivals nor think times are scaled";
+        vec![Warning { kind: "arrival_speedup_ratio".into(), count: 1, message: message.into() }]
     }
 }
 
@@ -45,6 +54,15 @@ pub(super) struct Draft {
     pub(super) name: Option<Box<str>>,
     /// False for a row that is left out. As a turn it takes no time: the turns after it keep their places.
     pub(super) keep: bool,
+}
+
+/// What the rows come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum InputKind {
+    /// A recording: its earliest arrival becomes time 0, and rows that are out of order have been repaired.
+    Trace,
+    /// A list made for the purpose: arrivals mean what they say.
+    List,
 }
 
 /// Names of the fields that carry times, for messages.
@@ -280,21 +298,22 @@ impl Assembly {
     }
 
     /// The workload, or everything that is wrong with its input.
-    ///
-    /// `rebase` makes the earliest arrival the start of the run.
     pub(super) fn finish(
         mut self,
-        rebase: bool,
+        kind: InputKind,
         chunks: Chunks,
         end: Ending<'_>,
     ) -> Result<Loaded, WorkloadErrors> {
         let Ending { origin, strict, mut ledger, mut problems } = end;
         let sorted = self.pacing.is_open() || !self.several_turns;
-        if sorted && let Some(first) = self.out_of_order.first {
+        if kind == InputKind::Trace
+            && sorted
+            && let Some(first) = self.out_of_order.first
+        {
             ledger.repair_many(OUT_OF_ORDER, self.out_of_order.count, first);
         }
         if problems.total() == 0 {
-            self.set_arrivals(rebase, &mut problems);
+            self.set_arrivals(kind, &mut problems);
             self.check_whole(strict, &ledger, &mut problems);
         }
         problems.into_result(origin)?;
@@ -317,11 +336,12 @@ impl Assembly {
     }
 
     /// Turns the arrivals of first turns into virtual time.
-    fn set_arrivals(&mut self, rebase: bool, problems: &mut Problems) {
-        let origin_ms = if rebase {
-            self.starts.iter().map(|start| start.arrival_ms).fold(f64::INFINITY, f64::min)
-        } else {
-            0.0
+    fn set_arrivals(&mut self, kind: InputKind, problems: &mut Problems) {
+        let origin_ms = match kind {
+            InputKind::Trace => {
+                self.starts.iter().map(|start| start.arrival_ms).fold(f64::INFINITY, f64::min)
+            }
+            InputKind::List => 0.0,
         };
         for start in &self.starts {
             match SimTime::from_ms((start.arrival_ms - origin_ms) / self.pacing.divisor()) {
@@ -367,14 +387,7 @@ impl Assembly {
                 ),
             });
         }
-        if !self.pacing.is_open() && self.pacing.speedup != 1.0 {
-            warnings.push(Warning {
-                kind: "arrival_speedup_ratio".into(),
-                count: 1,
-                message: "arrival_speedup_ratio has no effect in a closed loop: neither arrivals nor think times are scaled"
-                    .into(),
-            });
-        }
+        warnings.extend(self.pacing.warnings());
         warnings
     }
 }

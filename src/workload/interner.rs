@@ -31,6 +31,12 @@ impl Interner {
         self.intern_slowly(id)
     }
 
+    /// A number that no id has, for something else called `name`.
+    pub(super) fn fresh(&mut self, name: u64) -> u32 {
+        self.names.push(name);
+        self.names.len() as u32 - 1
+    }
+
     fn intern_slowly(&mut self, id: u64) -> u32 {
         if let Some(&number) = self.map.get(&id) {
             return number;

@@ -5,26 +5,22 @@
 //! and routers compare.
 
 mod assembly;
+pub mod inline;
 mod input;
 mod interner;
+mod load;
 pub mod mooncake;
 pub mod prefix;
 mod problem;
+mod random;
+pub mod synthetic;
 
 pub use assembly::Pacing;
 pub use input::unpacked;
+pub use load::{Loaded, load};
 pub use problem::{Place, Problem, Warning, WorkloadErrors};
 
 use crate::simulation::{SimDuration, SimTime};
-
-/// A workload, and what its owner should know about its input.
-#[derive(Clone, Debug)]
-pub struct Loaded {
-    /// The requests.
-    pub workload: Workload,
-    /// One per kind, in words.
-    pub warnings: Vec<Warning>,
-}
 
 /// Dense number of a request: its place in [`Workload::requests`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]

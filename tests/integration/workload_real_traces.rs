@@ -2,21 +2,10 @@
 
 use std::fs::File;
 use std::io::BufReader;
-use std::path::{Path, PathBuf};
 
 use spica::workload::mooncake::{self, Options};
 
-/// The file, or `None` with a note when it is not there.
-fn shared_trace(name: &str) -> Option<PathBuf> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().skip(1).take(2).find_map(|folder| {
-        let path = folder.join("shared/traces").join(name);
-        path.exists().then_some(path)
-    });
-    if path.is_none() {
-        eprintln!("skipped: no ../shared/traces/{name}");
-    }
-    path
-}
+use crate::shared_folder::shared_file;
 
 #[test]
 fn every_real_trace_is_accepted_without_repairs() {
@@ -29,7 +18,7 @@ fn every_real_trace_is_accepted_without_repairs() {
         ("lmcache_agent_miniswe_hash64.jsonl", 64, 402),
         ("lmcache_agent_taubench_hash64.jsonl", 64, 471),
     ] {
-        let Some(path) = shared_trace(name) else { continue };
+        let Some(path) = shared_file(&format!("traces/{name}")) else { continue };
         let options = Options { origin: name.into(), block_size, ..Options::default() };
         let loaded = mooncake::read(BufReader::new(File::open(path).unwrap()), &options)
             .unwrap_or_else(|e| panic!("{e}"));

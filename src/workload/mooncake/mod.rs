@@ -25,7 +25,7 @@ use std::io::{self, BufRead};
 use self::blocks::FittingSizes;
 use self::number::Scalar;
 use self::row::{Key, RawRow, Sink};
-use super::assembly::{Assembly, Chunks, Draft, Ending, Pacing, TimeFields};
+use super::assembly::{Assembly, Chunks, Draft, Ending, InputKind, Pacing, TimeFields};
 use super::input::{Line, Lines, unpacked};
 use super::interner::Interner;
 use super::problem::{
@@ -339,7 +339,7 @@ impl<'o> Reader<'o> {
             ledger: self.ledger,
             problems: self.problems,
         };
-        let mut loaded = self.assembly.finish(true, chunks, ending)?;
+        let mut loaded = self.assembly.finish(InputKind::Trace, chunks, ending)?;
         loaded.warnings.extend(suspicions(&loaded.workload, self.options));
         Ok(loaded)
     }
