@@ -23,11 +23,6 @@ impl<R: Rng> Draws<R> {
         self.0.random_range(0..count)
     }
 
-    /// True with this probability.
-    pub(super) fn chance(&mut self, probability: f64) -> bool {
-        self.unit() < probability
-    }
-
     /// Exponential with this mean, by inversion; one draw.
     pub(super) fn exponential(&mut self, mean: f64) -> f64 {
         -mean * libm::log(1.0 - self.unit())
@@ -37,11 +32,6 @@ impl<R: Rng> Draws<R> {
     pub(super) fn normal(&mut self) -> f64 {
         let radius = (-2.0 * libm::log(1.0 - self.unit())).sqrt();
         radius * libm::cos(TAU * self.unit())
-    }
-
-    /// Lognormal with this median and this standard deviation of the logarithm.
-    pub(super) fn lognormal(&mut self, median: f64, sigma: f64) -> f64 {
-        median * libm::exp(sigma * self.normal())
     }
 
     /// Gamma with this shape and mean, by the rejection method of Marsaglia and Tsang (2000).
@@ -57,13 +47,13 @@ impl<R: Rng> Draws<R> {
     /// Gamma of scale 1 with a shape of at least 1.
     fn unit_gamma(&mut self, shape: f64) -> f64 {
         let d = shape - 1.0 / 3.0;
-        let c = 1.0 / (9.0 * d).sqrt();
+        let slope = 1.0 / (9.0 * d).sqrt();
         loop {
             let x = self.normal();
-            let root = 1.0 + c * x;
+            let root = 1.0 + slope * x;
             let v = root * root * root;
-            let u = 1.0 - self.unit();
-            if v > 0.0 && libm::log(u) < 0.5 * x * x + d - d * v + d * libm::log(v) {
+            let bound = 1.0 - self.unit();
+            if v > 0.0 && libm::log(bound) < 0.5 * x * x + d - d * v + d * libm::log(v) {
                 return d * v;
             }
         }
@@ -103,8 +93,6 @@ mod tests {
             (moments(|d| d.gamma(1.0, 2.0)), 2.0, 4.0),
             (moments(|d| d.gamma(0.25, 2.0)), 2.0, 16.0),
             (moments(|d| d.index(7) as f64), 3.0, 4.0),
-            (moments(|d| libm::log(d.lognormal(5.0, 0.5))), libm::log(5.0), 0.25),
-            (moments(|d| f64::from(u8::from(d.chance(0.3)))), 0.3, 0.21),
         ];
         for ((mean, variance), expected_mean, expected_variance) in cases {
             near(mean, expected_mean);

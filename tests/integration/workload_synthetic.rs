@@ -3,7 +3,9 @@
 use std::fs;
 
 use serde_json::Value;
-use spica::config::scenario::{Arrival, ArrivalProcess, Synthetic, WorkloadConfig, WorkloadSource, ZeroOutput};
+use spica::config::scenario::{
+    Arrival, ArrivalProcess, Synthetic, WorkloadConfig, WorkloadSource, ZeroOutput,
+};
 use spica::workload::{Workload, load};
 
 use crate::shared_folder::shared_file;
@@ -13,14 +15,16 @@ const BLOCK_SIZE: u32 = 64;
 
 fn oracle(case: &str) -> Option<Value> {
     let path = shared_file(&format!("oracle/{case}.json"))?;
-    Some(serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap())
+    let text = fs::read_to_string(path).expect("the file was just found");
+    Some(serde_json::from_str(&text).expect("oracle files are JSON"))
 }
 
 /// The workload that an oracle case describes.
 fn workload(case: &Value) -> Workload {
     let inputs = &case["inputs"];
     let arguments = &inputs["kw"];
-    let [isl, osl, count] = [0, 1, 2].map(|index| inputs["synthetic"][index].as_u64().unwrap() as u32);
+    let [isl, osl, count] =
+        [0, 1, 2].map(|index| inputs["synthetic"][index].as_u64().expect("three sizes") as u32);
     let whole = |key: &str, default: u32| arguments[key].as_u64().map_or(default, |value| value as u32);
     let number = |key: &str| arguments[key].as_f64();
     let interval_rate = number("arrival_interval_ms").map(|interval| 1000.0 / interval);
@@ -47,7 +51,8 @@ fn workload(case: &Value) -> Workload {
 }
 
 fn numbers(column: &Value) -> Vec<f64> {
-    column.as_array().unwrap().iter().map(|value| value.as_f64().unwrap()).collect()
+    let values = column.as_array().expect("columns are lists");
+    values.iter().map(|value| value.as_f64().expect("columns hold numbers")).collect()
 }
 
 /// First block of each session's first prompt, which tells its group.
@@ -88,8 +93,9 @@ fn one_at_a_time_a_prompt_finds_its_group_when_the_group_was_there_before() {
     let rows = oracle["report"]["per_request"].as_array().unwrap();
     let reused: Vec<u64> = rows.iter().map(|row| row["reused_input_tokens"].as_u64().unwrap()).collect();
     let groups = groups(&workload(&oracle));
-    let expected: Vec<u64> =
-        (0..groups.len()).map(|index| if groups[..index].contains(&groups[index]) { 256 } else { 0 }).collect();
+    let expected: Vec<u64> = (0..groups.len())
+        .map(|index| if groups[..index].contains(&groups[index]) { 256 } else { 0 })
+        .collect();
     assert_eq!(reused, expected);
 }
 
@@ -105,8 +111,10 @@ fn groups_of_sessions_are_those_of_the_reference() {
     let workers = numbers(&rows["decode_worker_idx"]);
     // The first 64 requests start at once and go round the four workers; each worker admits its 16 in order.
     for worker in 0..4_usize {
-        let mut first_admissions: Vec<(u64, bool)> =
-            (0..64).filter(|row| workers[*row] == worker as f64).map(|row| (admitted_ms[row].to_bits(), reused[row] > 0.0)).collect();
+        let mut first_admissions: Vec<(u64, bool)> = (0..64)
+            .filter(|row| workers[*row] == worker as f64)
+            .map(|row| (admitted_ms[row].to_bits(), reused[row] > 0.0))
+            .collect();
         first_admissions.sort_unstable();
         let mine: Vec<u32> = groups[..64].iter().skip(worker).step_by(4).copied().collect();
         let mut expected: Vec<(u64, bool)> = (0..mine.len())
