@@ -67,7 +67,7 @@ mod tests {
 
     /// Mean and variance of many draws.
     fn moments(mut draw: impl FnMut(&mut Draws<crate::simulation::ActorRng>) -> f64) -> (f64, f64) {
-        const COUNT: u32 = 60_000;
+        const COUNT: u32 = 200_000;
         let mut draws = Draws(stream(1, "moments"));
         let (mut sum, mut squares) = (0.0, 0.0);
         for _ in 0..COUNT {
