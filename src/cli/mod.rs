@@ -1,10 +1,84 @@
-//! The command line.
+//! The command line: arguments, files and terminal around the library.
 
+mod arguments;
+mod check;
+mod console;
+mod failure;
+mod input;
+mod output;
+mod progress;
+mod ranking_table;
+mod replay;
+mod search;
+mod trace;
+
+use std::ffi::OsString;
+use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind};
 use std::process::ExitCode;
+use std::sync::Arc;
 
+use clap::Parser;
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::EnvFilter;
+
+use self::arguments::{Arguments, Command};
+use self::console::{Console, complain};
+use self::failure::{Failure, Status};
 use crate::registry::Registry;
+use crate::search::{TRIAL_THREAD_NAME, panic_message};
 
-/// Runs the command line with the policies of `registry`.
-pub fn run(_registry: Registry) -> ExitCode {
-    ExitCode::SUCCESS
+/// Runs the command line of this process with the policies of `registry`, and says how it ended.
+pub fn run(registry: Registry) -> ExitCode {
+    std::panic::set_hook(Box::new(report_panic));
+    let command = AssertUnwindSafe(|| run_with(registry, std::env::args_os()));
+    let status = catch_unwind(command).unwrap_or(Status::RunFailed);
+    ExitCode::from(status as u8)
+}
+
+fn run_with(registry: Registry, arguments: impl Iterator<Item = OsString>) -> Status {
+    let arguments = match Arguments::try_parse_from(arguments) {
+        Ok(arguments) => arguments,
+        Err(answer) => {
+            // Help and version come this way too. Nobody is left to tell when they cannot be printed.
+            let _ = answer.print();
+            return if answer.use_stderr() { Status::BadInput } else { Status::Success };
+        }
+    };
+    start_logging();
+    let console = Console::new(arguments.output);
+    dispatch(arguments.command, console, Arc::new(registry)).unwrap_or_else(|failure| {
+        complain(&failure.message);
+        failure.status
+    })
+}
+
+fn dispatch(command: Command, console: Console, registry: Arc<Registry>) -> Result<Status, Failure> {
+    match command {
+        Command::Search(arguments) => search::run(&arguments, console, registry),
+        Command::Replay(arguments) => replay::run(&arguments, console, &registry),
+        Command::Check(arguments) => check::run(&arguments, console, &registry),
+        Command::Trace(command) => trace::run(&command, console),
+    }
+}
+
+/// Log lines go to standard error; `RUST_LOG` chooses which, warnings and errors without it.
+fn start_logging() {
+    let filter = EnvFilter::builder().with_default_directive(LevelFilter::WARN.into()).from_env_lossy();
+    let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // A binary that extends this one may log in its own way already.
+    let _ = subscriber.without_time().try_init();
+}
+
+/// A panic is a fault of the program: one line about it instead of a backtrace. In a trial thread it becomes the reason
+/// of a failed trial, which is printed with the others.
+fn report_panic(panic: &PanicHookInfo<'_>) {
+    if std::thread::current().name() == Some(TRIAL_THREAD_NAME) {
+        tracing::debug!("{panic}");
+        return;
+    }
+    let message = panic_message(panic.payload());
+    let place = panic.location().map(ToString::to_string).unwrap_or_default();
+    complain(format!(
+        "spica: internal error at {place}: {message}\nThis is a fault of the program: please report it."
+    ));
 }

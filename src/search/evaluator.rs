@@ -1,10 +1,13 @@
 //! What turns a candidate into figures.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use serde_json::Value;
 
 use super::trial::Evaluation;
+use super::watchdog::Watchdog;
 use crate::config::scenario::Scenario;
 use crate::registry::Registry;
 use crate::report::Summary;
@@ -29,24 +32,53 @@ impl<F: Fn(&Scenario) -> Evaluation + Send + Sync> Evaluator for F {
 pub struct ReplayEvaluator {
     traffic: Traffic,
     registry: Arc<Registry>,
-    limits: ReplayLimits,
+    interrupt: Arc<AtomicBool>,
+    limit: Option<(f64, Watchdog)>,
 }
 
 impl ReplayEvaluator {
-    /// Replays `traffic` with the policies of `registry`, until `limits` say stop.
-    pub fn new(traffic: Traffic, registry: Arc<Registry>, limits: ReplayLimits) -> Self {
-        Self { traffic, registry, limits }
+    /// Replays `traffic` with the policies of `registry`, each candidate for at most `max_eval_seconds` of the wall clock,
+    /// until `interrupt` is set.
+    ///
+    /// # Errors
+    /// When the machine gives no thread to watch the clock.
+    pub fn new(
+        traffic: Traffic,
+        registry: Arc<Registry>,
+        max_eval_seconds: Option<f64>,
+        interrupt: Arc<AtomicBool>,
+    ) -> std::io::Result<Self> {
+        let limit = max_eval_seconds.map(|seconds| {
+            let limit = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
+            Watchdog::start(limit, Arc::clone(&interrupt)).map(|watchdog| (seconds, watchdog))
+        });
+        Ok(Self { traffic, registry, interrupt, limit: limit.transpose()? })
+    }
+
+    fn replay(&self, scenario: &Scenario, interrupt: &Arc<AtomicBool>) -> Result<Evaluation, ReplayError> {
+        let limits = ReplayLimits { interrupt: Some(Arc::clone(interrupt)) };
+        let record = serving::replay(scenario, &self.traffic, &self.registry, &limits)?;
+        Ok(measured(&Summary::new(&record, self.traffic.workload(), scenario.sla.as_ref())))
     }
 }
 
 impl Evaluator for ReplayEvaluator {
     fn evaluate(&self, scenario: &Scenario) -> Evaluation {
-        match serving::replay(scenario, &self.traffic, &self.registry, &self.limits) {
-            Ok(record) => measured(&Summary::new(&record, self.traffic.workload(), scenario.sla.as_ref())),
-            Err(ReplayError::Refused(reason)) => {
+        let result = match &self.limit {
+            Some((_, watchdog)) => self.replay(scenario, watchdog.watch().flag()),
+            None => self.replay(scenario, &self.interrupt),
+        };
+        let told_to_stop = self.interrupt.load(Ordering::Relaxed);
+        match (result, &self.limit) {
+            (Ok(evaluation), _) => evaluation,
+            (Err(ReplayError::Refused(reason)), _) => {
                 Evaluation::Failed(format!("candidate build failed: {reason}"))
             }
-            Err(error) => Evaluation::Failed(format!("replay failed: {error}")),
+            (Err(ReplayError::Interrupted), Some((seconds, _))) if !told_to_stop => {
+                Evaluation::Infeasible(format!("exceed runtime: replay > {seconds}s"))
+            }
+            (Err(ReplayError::Interrupted), _) => Evaluation::Interrupted,
+            (Err(error), _) => Evaluation::Failed(format!("replay failed: {error}")),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use super::objective::Metrics;
@@ -25,6 +25,7 @@ pub struct Candidate {
     /// Its value on each objective of a Pareto goal.
     pub objectives: Option<Map<String, Value>>,
     /// What replays it.
+    #[serde(serialize_with = "as_in_its_file")]
     pub scenario: Scenario,
 }
 
@@ -41,6 +42,10 @@ impl Candidate {
             scenario: record.scenario.as_deref()?.clone(),
         })
     }
+}
+
+fn as_in_its_file<S: Serializer>(scenario: &Scenario, serializer: S) -> Result<S::Ok, S::Error> {
+    scenario.to_json().serialize(serializer)
 }
 
 /// Ranks candidates: the higher score first, then fewer GPUs, then by their settings, so that the order never depends

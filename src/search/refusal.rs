@@ -29,9 +29,6 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// The default wall-clock limit of one replay, which stands for "no limit asked for" while limits are not built.
-const DEFAULT_MAX_EVAL_SECONDS: f64 = 600.0;
-
 /// Everything in `config` that cannot be done.
 pub(super) fn refusals(config: &SmartSearchConfig) -> Vec<Refusal> {
     let mut found = Vec::new();
@@ -128,14 +125,6 @@ fn refuse_sweep(sweep: &SweepConfig, found: &mut Vec<Refusal>) {
     if let Some(message) = sampler::refusal(&sweep.sampler) {
         found.push(Refusal::new("sweep.sampler", message));
     }
-    if let Some(seconds) = sweep.max_eval_seconds
-        && seconds != DEFAULT_MAX_EVAL_SECONDS
-    {
-        found.push(Refusal::new(
-            "sweep.max_eval_seconds",
-            format!("a limit of {seconds} s per replay is not built yet; leave it out"),
-        ));
-    }
     if let Some(passes) = sweep.max_eval_passes {
         found.push(Refusal::new(
             "sweep.max_eval_passes",
@@ -181,7 +170,6 @@ mod tests {
         config.workload.load = LoadShape::KvLoad { kv_load_ratio: KvLoadRatio::Fixed(0.5), requests };
         config.goal.target = OptimizationTarget::Pareto;
         config.sweep.sampler = PolicyConfig::named("gp_ucb_pe");
-        config.sweep.max_eval_seconds = Some(5.0);
         config.sweep.max_eval_passes = Some(1000);
         config.sweep.fidelity = Some(Fidelity { rounds: 1, request_fraction: 0.5 });
         assert_eq!(
@@ -195,7 +183,6 @@ mod tests {
                 "workload.kv_load_ratio",
                 "goal.target",
                 "sweep.sampler",
-                "sweep.max_eval_seconds",
                 "sweep.max_eval_passes",
                 "sweep.fidelity",
             ]

@@ -18,6 +18,8 @@ pub enum Evaluation {
     Infeasible(String),
     /// The evaluation itself failed, for this reason.
     Failed(String),
+    /// The search was told to stop before there was an answer.
+    Interrupted,
 }
 
 /// How a trial ended.

@@ -1,6 +1,9 @@
 //! Behaviour of the whole, one file per theme.
+mod cli;
+mod cli_command;
 mod report;
 mod report_oracle;
+mod search;
 mod shared_folder;
 mod workload_bad_inputs;
 mod workload_real_traces;

@@ -1,5 +1,6 @@
 //! The threads that evaluate candidates.
 
+use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread;
@@ -58,11 +59,12 @@ fn work(jobs: &Receiver<TrialJob>, evaluator: &dyn Evaluator) {
 /// A panic is the fault of one candidate's replay and must not take the others with it.
 fn evaluate(evaluator: &dyn Evaluator, job: &Job) -> Evaluation {
     catch_unwind(AssertUnwindSafe(|| evaluator.evaluate(&job.scenario))).unwrap_or_else(|payload| {
-        let message = payload
-            .downcast_ref::<&str>()
-            .map(|message| (*message).to_owned())
-            .or_else(|| payload.downcast_ref::<String>().cloned())
-            .unwrap_or_else(|| "no message".into());
-        Evaluation::Failed(format!("replay failed: internal error: {message}"))
+        Evaluation::Failed(format!("replay failed: internal error: {}", panic_message(&*payload)))
     })
+}
+
+/// What a panic said.
+pub fn panic_message(payload: &(dyn Any + Send)) -> &str {
+    let literal = payload.downcast_ref::<&str>().copied();
+    literal.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
 }

@@ -266,13 +266,16 @@ impl Rounds {
         State::Running
     }
 
-    /// Takes in the evaluation of a trial.
+    /// Takes in the evaluation of a trial; one that was interrupted ends the study.
     ///
     /// # Panics
     /// If the trial is not being evaluated.
     pub(crate) fn finish(&mut self, trial: usize, evaluation: Evaluation) {
         let state = &mut self.trials[trial].state;
         assert!(matches!(state, State::Running), "trial {trial} is not being evaluated");
+        if evaluation == Evaluation::Interrupted {
+            return self.interrupt();
+        }
         *state = State::Evaluated(evaluation);
     }
 
@@ -362,6 +365,7 @@ fn conclude(branch: &Branch, evaluation: Evaluation) -> (Conclusion, Option<Metr
         Evaluation::Measured(metrics) => metrics,
         Evaluation::Infeasible(reason) => return (reject(Outcome::Infeasible, reason), None),
         Evaluation::Failed(reason) => return (reject(Outcome::Failed, reason), None),
+        Evaluation::Interrupted => unreachable!("it has ended the study"),
     };
     let conclusion = match judge(&branch.config.goal, &metrics) {
         Verdict::Feasible(score) => Conclusion::Score(score),

@@ -1,0 +1,52 @@
+//! `spica check`: is this file right, and what does it say in full?
+
+use std::path::Path;
+
+use super::arguments::{CheckArguments, Format};
+use super::console::Console;
+use super::failure::{Failure, Status};
+use super::input::load_document;
+use crate::config::Document;
+use crate::config::scenario::PolicyConfig;
+use crate::registry::Registry;
+use crate::search::Plan;
+
+pub(super) fn run(
+    arguments: &CheckArguments,
+    console: Console,
+    registry: &Registry,
+) -> Result<Status, Failure> {
+    let document = load_document(&arguments.file, &arguments.overrides.set)?;
+    check_policies(&arguments.file, &document, registry)?;
+    note_refusals(&arguments.file, &document, registry, console);
+    match console.format() {
+        Format::Text => Console::print(&document.to_yaml())?,
+        Format::Json => Console::print_json(&document.to_json())?,
+    }
+    Ok(Status::Success)
+}
+
+/// Makes every policy that the document names, to see whether it can be made.
+pub(super) fn check_policies(file: &Path, document: &Document, registry: &Registry) -> Result<(), Failure> {
+    let routers: &[PolicyConfig] = match document {
+        Document::Search(search) => &search.search_space.router_mode,
+        Document::Scenario(scenario) => std::slice::from_ref(&scenario.deployment.router),
+    };
+    let problems: Vec<String> = routers
+        .iter()
+        .filter_map(|router| registry.router(router).err())
+        .map(|error| {
+            if error.location.is_empty() { format!("{}: {error}", file.display()) } else { error.to_string() }
+        })
+        .collect();
+    if problems.is_empty() { Ok(()) } else { Err(Failure::input(problems.join("\n"))) }
+}
+
+/// A valid search may still ask for what this program cannot do.
+fn note_refusals(file: &Path, document: &Document, registry: &Registry, console: Console) {
+    let Document::Search(config) = document else { return };
+    let refusals = Plan::new(config.clone()).map_or_else(|refusals| refusals, |plan| plan.refusals(registry));
+    for refusal in refusals {
+        console.note(format!("{}: `spica search` will refuse {refusal}", file.display()));
+    }
+}

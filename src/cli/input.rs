@@ -1,0 +1,58 @@
+//! Files that commands read.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::sync::Arc;
+
+use super::console::Console;
+use super::failure::Failure;
+use crate::config::scenario::{WorkloadConfig, WorkloadSource};
+use crate::config::{self, Document, Override};
+use crate::workload::{self, Workload};
+
+/// Reads and validates a configuration file.
+pub(super) fn load_document(path: &Path, overrides: &[Override]) -> Result<Document, Failure> {
+    let bytes = std::fs::read(path).map_err(|error| unreadable(path, &error))?;
+    let text = String::from_utf8(bytes).map_err(|error| {
+        let place = error.utf8_error().valid_up_to();
+        Failure::input(format!("{}: not UTF-8 text: byte {} is not", path.display(), place + 1))
+    })?;
+    config::load(&text, path, overrides).map_err(Failure::input)
+}
+
+/// Opens a trace.
+pub(super) fn open_trace(path: &Path) -> Result<BufReader<File>, Failure> {
+    let file = File::open(path).map_err(|error| unreadable(path, &error))?;
+    match file.metadata() {
+        Ok(metadata) if metadata.is_dir() => {
+            Err(Failure::input(format!("{}: is a folder, not a trace", path.display())))
+        }
+        Ok(_) => Ok(BufReader::with_capacity(1 << 16, file)),
+        Err(error) => Err(unreadable(path, &error)),
+    }
+}
+
+fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::input(format!("{}: cannot be read: {error}", path.display()))
+}
+
+/// Loads the requests of a workload and passes on what its owner should know about them.
+///
+/// `block_size` is that of the engines.
+pub(super) fn load_workload(
+    config: &WorkloadConfig,
+    block_size: u32,
+    console: Console,
+) -> Result<Arc<Workload>, Failure> {
+    let mut trace = match &config.source {
+        WorkloadSource::Trace { path, .. } => Some(open_trace(path)?),
+        WorkloadSource::Synthetic(_) | WorkloadSource::Requests { .. } => None,
+    };
+    let reader = trace.as_mut().map(|trace| trace as &mut dyn BufRead);
+    let loaded = workload::load(config, reader, block_size).map_err(Failure::input)?;
+    for warning in &loaded.warnings {
+        console.note(format!("warning: {warning}"));
+    }
+    Ok(Arc::new(loaded.workload))
+}

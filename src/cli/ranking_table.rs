@@ -1,0 +1,156 @@
+//! The answer of a search on a terminal.
+
+use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use serde_json::Value;
+
+use crate::search::{Candidate, SearchResult, StudyEnd, metric, reasons};
+
+/// Candidates that are shown; the files and the JSON form hold all.
+const SHOWN: usize = 20;
+/// Different reasons that are shown.
+const REASONS_SHOWN: usize = 3;
+/// What stands where a candidate has no such setting or figure.
+const ABSENT: &str = "-";
+
+/// Figures that are shown when candidates have them: heading, name in the summary, factor.
+const FIGURES: [(&str, &str, f64); 6] = [
+    ("tok/s", "output_throughput_tok_s", 1.0),
+    ("goodput tok/s", "goodput_output_throughput_tok_s", 1.0),
+    ("attainment %", "attainment", 100.0),
+    ("TTFT ms", "mean_ttft_ms", 1.0),
+    ("TPOT ms", "mean_tpot_ms", 1.0),
+    ("E2E ms", "mean_e2e_latency_ms", 1.0),
+];
+
+/// The ranking, the tally, and the reasons why trials were rejected.
+pub(super) fn search_table(result: &SearchResult) -> String {
+    let mut lines = Vec::new();
+    if !result.candidates.is_empty() {
+        lines.push(ranking(&result.candidates));
+    }
+    if result.candidates.len() > SHOWN {
+        let hidden = result.candidates.len() - SHOWN;
+        lines.push(format!("... and {hidden} more: `--format json` and `--output-dir` give all"));
+    }
+    lines.extend(result.studies.iter().filter_map(|study| match study.end {
+        StudyEnd::Stalled { found, wanted } => Some(format!(
+            "stopped early: suggestions ran out with {found} of {wanted} new candidates in the last round"
+        )),
+        StudyEnd::Interrupted => Some("interrupted: this is the best so far".into()),
+        StudyEnd::RoundsDone | StudyEnd::Exhausted => None,
+    }));
+    lines.push(tally(result));
+    lines.extend(rejections(result));
+    lines.join("\n") + "\n"
+}
+
+fn ranking(candidates: &[Candidate]) -> String {
+    let shown = &candidates[..candidates.len().min(SHOWN)];
+    let knobs = varying_settings(candidates);
+    let figures: Vec<_> = FIGURES
+        .into_iter()
+        .filter(|(_, name, _)| candidates.iter().any(|one| metric(&one.metrics, name).is_some()))
+        .collect();
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    let headings = ["rank", "score", "GPUs"].into_iter().chain(knobs.iter().copied());
+    table.set_header(headings.chain(figures.iter().map(|(heading, ..)| *heading)));
+    for candidate in shown {
+        let place = [candidate.rank.to_string(), figure(candidate.score), candidate.used_gpus.to_string()];
+        let settings = knobs.iter().map(|knob| candidate.config.get(*knob).map_or(ABSENT.into(), setting));
+        let measured = figures.iter().map(|(_, name, factor)| {
+            metric(&candidate.metrics, name).map_or(ABSENT.into(), |value| figure(value * factor))
+        });
+        table.add_row(place.into_iter().chain(settings).chain(measured));
+    }
+    for column in table.column_iter_mut() {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table.trim_fmt()
+}
+
+/// Names of the settings in which the candidates differ, in their order.
+fn varying_settings(candidates: &[Candidate]) -> Vec<&str> {
+    let mut names: Vec<&str> = Vec::new();
+    for name in candidates.iter().flat_map(|candidate| candidate.config.keys()) {
+        let first = candidates[0].config.get(name);
+        let varies = candidates.iter().any(|candidate| candidate.config.get(name) != first);
+        // Reserved settings come and go with the router and say nothing themselves.
+        let says_something = candidates.iter().any(|candidate| {
+            !matches!(candidate.config.get(name), None | Some(Value::Null | Value::Bool(false)))
+        });
+        if varies && says_something && !names.contains(&name.as_str()) {
+            names.push(name);
+        }
+    }
+    names
+}
+
+fn setting(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Null => ABSENT.into(),
+        other => other.to_string(),
+    }
+}
+
+/// A figure with five significant digits, without an exponent and without zeros at the end.
+fn figure(value: f64) -> String {
+    if value == 0.0 {
+        return "0".into();
+    }
+    let magnitude = value.abs().log10().floor() as i32;
+    let decimals = (4 - magnitude).clamp(0, 9) as usize;
+    let text = format!("{value:.decimals$}");
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').into() } else { text }
+}
+
+fn tally(result: &SearchResult) -> String {
+    let tally = &result.tally;
+    let certified =
+        if result.certified_optimum { "; every point was evaluated: rank 1 is the optimum" } else { "" };
+    format!(
+        "{} of {} trials feasible, {} infeasible, {} failed, {} unsupported; {} repeated an earlier one{certified}",
+        tally.feasible,
+        tally.attempts() + tally.unsupported,
+        tally.infeasible,
+        tally.failed,
+        tally.unsupported,
+        tally.cache_hit,
+    )
+}
+
+fn rejections(result: &SearchResult) -> Vec<String> {
+    let reasons = reasons(result.rejected.iter().map(|rejected| rejected.reason.as_str()));
+    let mut lines: Vec<String> = reasons
+        .iter()
+        .take(REASONS_SHOWN)
+        .map(|(reason, count)| format!("rejected {count}x: {reason}"))
+        .collect();
+    if let Some(more) = reasons.len().checked_sub(REASONS_SHOWN).filter(|&more| more > 0) {
+        lines.push(format!("+{more} more reasons"));
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_keep_five_digits() {
+        let cases = [
+            (0.0, "0"),
+            (1961.04, "1961"),
+            (1961.06, "1961.1"),
+            (123_456.7, "123457"),
+            (0.000_123_456, "0.00012346"),
+            (-12.5, "-12.5"),
+            (100.0, "100"),
+            (99.99999, "100"),
+        ];
+        for (value, text) in cases {
+            assert_eq!(figure(value), text);
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! `spica replay`: one deployment, one workload.
+
+use std::path::Path;
+use std::time::Instant;
+
+use super::arguments::{Format, ReplayArguments};
+use super::check::check_policies;
+use super::console::Console;
+use super::failure::{Failure, Status};
+use super::input::{load_document, load_workload};
+use super::output::OutputFolder;
+use crate::config::Document;
+use crate::config::scenario::Scenario;
+use crate::registry::Registry;
+use crate::report::Summary;
+use crate::report::files::Report;
+use crate::report::record::RunRecord;
+use crate::report::requests::write_requests;
+use crate::report::table::replay_table;
+use crate::serving::{self, ReplayError, ReplayLimits, Traffic};
+
+/// The files that a replay writes.
+const REPORT: &str = "report.json";
+const REQUESTS: &str = "requests.jsonl";
+
+pub(super) fn run(
+    arguments: &ReplayArguments,
+    console: Console,
+    registry: &Registry,
+) -> Result<Status, Failure> {
+    let file = &arguments.scenario;
+    let document = load_document(file, &arguments.overrides.set)?;
+    check_policies(file, &document, registry)?;
+    let Document::Scenario(scenario) = document else {
+        let message = "is a search configuration, not a scenario; run `spica search` on it";
+        return Err(Failure::input(format!("{}: {message}", file.display())));
+    };
+    refuse_unsupported(file, &scenario)?;
+    let block_size = engine_block_size(&scenario);
+    let workload = load_workload(&scenario.workload, block_size, console)?;
+    let folder = arguments.output_dir.as_deref().map(|path| OutputFolder::prepare(path, &[REPORT, REQUESTS]));
+    let folder = folder.transpose()?;
+
+    let traffic = Traffic::new(workload, block_size);
+    let started = Instant::now();
+    let record = serving::replay(&scenario, &traffic, registry, &ReplayLimits::default())
+        .map_err(|error| replay_failure(file, &error))?;
+    let summary = Summary::new(&record, traffic.workload(), scenario.sla.as_ref());
+    note_host_time(started, &summary, console);
+    present(&scenario, &traffic, &record, &summary, folder.as_ref(), console)
+}
+
+fn present(
+    scenario: &Scenario,
+    traffic: &Traffic,
+    record: &RunRecord,
+    summary: &Summary,
+    folder: Option<&OutputFolder>,
+    console: Console,
+) -> Result<Status, Failure> {
+    let input = &traffic.workload().input;
+    let resolved = scenario.to_json();
+    let report = Report::new(&resolved, summary, &record.counters, input);
+    if let Some(folder) = folder {
+        folder.write(REQUESTS, |out| write_requests(record, traffic.workload(), out))?;
+        folder.write(REPORT, |out| report.write(out))?;
+    }
+    match console.format() {
+        Format::Text => {
+            Console::print(&replay_table(summary, &record.counters, input, Console::colours()))?;
+        }
+        Format::Json => Console::print_json(&report)?,
+    }
+    Ok(Status::Success)
+}
+
+fn refuse_unsupported(file: &Path, scenario: &Scenario) -> Result<(), Failure> {
+    let problems = serving::unsupported(scenario);
+    let lines: Vec<String> =
+        problems.iter().map(|problem| format!("{}: {problem}", file.display())).collect();
+    if lines.is_empty() { Ok(()) } else { Err(Failure::input(lines.join("\n"))) }
+}
+
+/// The block size of the engines that take requests first.
+fn engine_block_size(scenario: &Scenario) -> u32 {
+    let deployment = &scenario.deployment;
+    let pool = deployment.agg.as_ref().or(deployment.prefill.as_ref());
+    pool.expect("a validated deployment has the pools of its mode").engine.block_size
+}
+
+fn replay_failure(file: &Path, error: &ReplayError) -> Failure {
+    match error {
+        ReplayError::Refused(reason) => Failure::input(format!("{}: {reason}", file.display())),
+        error => Failure::run(format!("{}: the replay failed: {error}", file.display())),
+    }
+}
+
+/// How fast the host was; never part of a file, since it is never the same twice.
+fn note_host_time(started: Instant, summary: &Summary, console: Console) {
+    let seconds = started.elapsed().as_secs_f64();
+    let tokens = (summary.total_input_tokens + summary.total_output_tokens) as f64;
+    console.note(format!(
+        "wall_time_ms {:.1}, processed_tokens_per_s {:.0}, processed_output_tokens_per_s {:.0}",
+        seconds * 1e3,
+        tokens / seconds,
+        summary.total_output_tokens as f64 / seconds
+    ));
+}

@@ -1,0 +1,138 @@
+//! `spica search`: the main job.
+
+use std::num::NonZeroUsize;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::arguments::{Format, SearchArguments};
+use super::console::{Console, complain};
+use super::failure::{Failure, Status};
+use super::input::{load_document, load_workload};
+use super::output::OutputFolder;
+use super::progress::ProgressOnTerminal;
+use super::ranking_table::search_table;
+use crate::config::Document;
+use crate::config::search::SmartSearchConfig;
+use crate::registry::Registry;
+use crate::report::files::write_json;
+use crate::search::{self, Evaluator, Options, Plan, Refusal, ReplayEvaluator, SearchResult, Watcher};
+use crate::serving::Traffic;
+
+/// The files that a search writes.
+const CANDIDATES: &str = "candidates.json";
+const TRIALS: &str = "trials.jsonl";
+const BEST: &str = "best.yaml";
+
+pub(super) fn run(
+    arguments: &SearchArguments,
+    console: Console,
+    registry: Arc<Registry>,
+) -> Result<Status, Failure> {
+    if arguments.resume {
+        return Err(Failure::input("--resume is not built yet; run the search without it"));
+    }
+    let file = &arguments.config;
+    let plan = plan(file, load_document(file, &arguments.overrides.set)?, &registry)?;
+    let threads = arguments.threads.unwrap_or_else(cores);
+    announce(file, &plan, threads, console);
+    let interrupt = interrupt_on_signal()?;
+    let evaluator = evaluator(&plan, registry, &interrupt, console)?;
+    let folder = arguments.output_dir.as_deref();
+    let folder = folder.map(|path| OutputFolder::prepare(path, &[CANDIDATES, TRIALS, BEST])).transpose()?;
+    let options = Options {
+        threads,
+        interrupt,
+        journal: folder.as_ref().map(|folder| folder.journal(TRIALS)).transpose()?,
+        watcher: console.shows_progress().then(|| Box::new(ProgressOnTerminal::new()) as Box<dyn Watcher>),
+    };
+    let result = search::run(&plan, &evaluator, options).map_err(Failure::run)?;
+    if let Some(folder) = &folder {
+        write_files(&result, folder)?;
+    }
+    match console.format() {
+        Format::Text => Console::print(&search_table(&result))?,
+        Format::Json => Console::print_json(&result)?,
+    }
+    Ok(conclude(&result))
+}
+
+/// Plans the search, or lists everything that stands in its way.
+fn plan(file: &Path, document: Document, registry: &Registry) -> Result<Plan, Failure> {
+    let Document::Search(config) = document else {
+        let message = "is a scenario, not a search configuration; run `spica replay` on it";
+        return Err(Failure::input(format!("{}: {message}", file.display())));
+    };
+    let refuse = |refusals: Vec<Refusal>| {
+        let lines: Vec<String> =
+            refusals.iter().map(|refusal| format!("{}: {refusal}", file.display())).collect();
+        Failure::input(lines.join("\n"))
+    };
+    let plan = Plan::new(config).map_err(refuse)?;
+    let refusals = plan.refusals(registry);
+    if refusals.is_empty() { Ok(plan) } else { Err(refuse(refusals)) }
+}
+
+/// Says what is about to be run, so that a saved log tells how to run it again.
+fn announce(file: &Path, plan: &Plan, threads: NonZeroUsize, console: Console) {
+    let sweep = &plan.config.sweep;
+    let points: u64 = plan.branches.iter().map(|branch| branch.space.size()).sum();
+    console.note(format!(
+        "spica {}: {}, {points} points, seed {}, {threads} threads",
+        env!("CARGO_PKG_VERSION"),
+        file.display(),
+        sweep.random_seed,
+    ));
+    for notice in &plan.notices {
+        console.note(format!("{}: {notice}", file.display()));
+    }
+}
+
+fn evaluator(
+    plan: &Plan,
+    registry: Arc<Registry>,
+    interrupt: &Arc<AtomicBool>,
+    console: Console,
+) -> Result<Arc<dyn Evaluator>, Failure> {
+    let config: &SmartSearchConfig = &plan.config;
+    let block_size = config.search_space.agg_block_size;
+    let workload =
+        config.workload.of_trial(None).expect("loads without a number in flight have been refused");
+    let traffic = Traffic::new(load_workload(&workload, block_size, console)?, block_size);
+    let limit = config.sweep.max_eval_seconds;
+    let evaluator = ReplayEvaluator::new(traffic, registry, limit, Arc::clone(interrupt));
+    evaluator.map(|evaluator| Arc::new(evaluator) as _).map_err(Failure::run)
+}
+
+/// A flag that the first interrupt or termination signal raises.
+fn interrupt_on_signal() -> Result<Arc<AtomicBool>, Failure> {
+    let interrupt = Arc::new(AtomicBool::new(false));
+    let raised = Arc::clone(&interrupt);
+    ctrlc::set_handler(move || raised.store(true, Ordering::Relaxed))
+        .map_err(|error| Failure::run(format!("cannot listen for signals: {error}")))?;
+    Ok(interrupt)
+}
+
+fn cores() -> NonZeroUsize {
+    std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
+}
+
+fn write_files(result: &SearchResult, folder: &OutputFolder) -> Result<(), Failure> {
+    folder.write(CANDIDATES, |out| write_json(result, out))?;
+    if let Some(best) = result.best() {
+        let yaml = best.scenario.with_paths_from(folder.path()).to_yaml();
+        folder.write(BEST, |out| std::io::Write::write_all(out, yaml.as_bytes()))?;
+    }
+    Ok(())
+}
+
+fn conclude(result: &SearchResult) -> Status {
+    if result.was_interrupted() {
+        return Status::Interrupted;
+    }
+    if result.candidates.is_empty() {
+        complain("no feasible candidate");
+        return Status::NothingFeasible;
+    }
+    Status::Success
+}

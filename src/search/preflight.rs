@@ -1,0 +1,86 @@
+//! A look at every choice before anything runs: what the simulation or the registry would refuse in the middle of a
+//! search is refused at its start.
+
+use super::branch::{Branch, Plan};
+use super::refusal::Refusal;
+use crate::config::scenario::Scenario;
+use crate::registry::Registry;
+use crate::serving;
+
+impl Plan {
+    /// Everything about the candidates that cannot be replayed, each with the choice that is to blame.
+    pub fn refusals(&self, registry: &Registry) -> Vec<Refusal> {
+        self.branches.iter().flat_map(|branch| branch_refusals(branch, registry)).collect()
+    }
+}
+
+/// Looks at one point with every choice, the other knobs at their first.
+fn branch_refusals(branch: &Branch, registry: &Registry) -> Vec<Refusal> {
+    let dimensions = branch.space.dimensions();
+    let problems = |choices: Vec<u32>| match branch.unroll(&branch.space.canonical(0, choices)) {
+        Ok(unrolled) => scenario_problems(&unrolled.scenario, registry),
+        Err(problem) => vec![problem],
+    };
+    let first = vec![0; dimensions.len()];
+    let common = problems(first.clone());
+    let mut found: Vec<Refusal> =
+        common.iter().map(|problem| Refusal::new("search_space", problem.as_str())).collect();
+    for (place, dimension) in dimensions.iter().enumerate() {
+        for (choice, shown) in dimension.choices.iter().enumerate().skip(1) {
+            let mut choices = first.clone();
+            choices[place] = choice as u32;
+            let own = problems(choices).into_iter().filter(|problem| !common.contains(problem));
+            let key = format!("search_space.{}", dimension.name);
+            found.extend(own.map(|problem| Refusal::new(&key, format!("{shown}: {problem}"))));
+        }
+    }
+    found
+}
+
+fn scenario_problems(scenario: &Scenario, registry: &Registry) -> Vec<String> {
+    let mut problems = serving::unsupported(scenario);
+    if let Err(error) = registry.router(&scenario.deployment.router) {
+        problems.push(error.to_string());
+    }
+    problems
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::config::scenario::{Backend, PolicyConfig};
+    use crate::registry::Registry;
+    use crate::search::test_support::{config, plan};
+
+    #[test]
+    fn the_built_in_choices_can_be_replayed() {
+        assert_eq!(plan(config()).refusals(&Registry::builtin()), []);
+    }
+
+    #[test]
+    fn every_choice_is_looked_at() {
+        let mut config = config();
+        let space = &mut config.search_space;
+        space.router_mode.push(PolicyConfig::named("round_robbin"));
+        space.router_mode.push(PolicyConfig::named("kv_router"));
+        space.router_mode[3].fields.insert("prefil_load_scale".into(), json!(1.0));
+        space.backend.push(Backend::Sglang);
+        let refusals = plan(config).refusals(&Registry::builtin());
+        let text: Vec<String> = refusals.iter().map(ToString::to_string).collect();
+        assert_eq!(text.len(), 3, "{text:#?}");
+        assert!(text[0].starts_with("search_space.router_mode: \"round_robbin\""), "{text:#?}");
+        assert!(text[0].contains("did you mean `round_robin`"), "{text:#?}");
+        assert!(text[1].contains("prefill_load_scale"), "{text:#?}");
+        assert!(text[2].starts_with("search_space.backend: \"sglang\""), "{text:#?}");
+    }
+
+    #[test]
+    fn what_is_wrong_with_all_is_said_once() {
+        let mut config = config();
+        config.search_space.aic_nextn = Some(1);
+        let refusals = plan(config).refusals(&Registry::builtin());
+        assert_eq!(refusals.len(), 1, "{refusals:?}");
+        assert_eq!(refusals[0].key, "search_space");
+    }
+}

@@ -1,0 +1,268 @@
+//! The command line: what it answers, where, and with which exit status.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
+
+use std::process::Stdio;
+
+use super::cli_command::{Answer, Workplace};
+
+const SCENARIO: &str = "\
+deployment:
+  mode: agg
+  router: {policy: kv_router, router_temperature: 0.5}
+  agg: {workers: 2, engine: {num_gpu_blocks: 4096}}
+workload: {isl: 500, osl: 20, concurrency: 4, num_request_ratio: 10}
+sla: {ttft_ms: 100, itl_ms: 20}
+";
+
+const SEARCH: &str = "\
+search_space:
+  model_name: a/model
+  hardware_sku: h200_sxm
+  deployment_mode: [agg]
+  parallel_configs: [{tp: 1, replicas: 2}]
+  timing: {model: polynomial}
+  planner_scaling_policy: [disabled]
+workload: {isl: 500, osl: 20, concurrency: 4, num_request_ratio: 4}
+";
+
+#[test]
+fn help_and_version_are_answers() {
+    let place = Workplace::new();
+    for (arguments, word) in [
+        (&["--help"][..], "Exit status"),
+        (&["--version"], env!("CARGO_PKG_VERSION")),
+        (&["search", "--help"], "--output-dir"),
+        (&["replay", "--help"], "--set"),
+        (&["check", "--help"], "resolved configuration"),
+        (&["trace", "--help"], "trace"),
+    ] {
+        let answer = place.run(arguments).ending(0);
+        assert!(answer.stdout.contains(word), "{arguments:?}: {}", answer.stdout);
+        assert_eq!(answer.stderr, "");
+    }
+}
+
+#[test]
+fn wrong_arguments_are_refused_with_usage() {
+    let place = Workplace::with("scenario.yaml", SCENARIO);
+    for arguments in [
+        &[][..],
+        &["simulate"],
+        &["replay"],
+        &["replay", "scenario.yaml", "--threads", "2"],
+        &["search", "scenario.yaml", "--threads", "0"],
+        &["check", "scenario.yaml", "--format", "xml"],
+        &["check", "scenario.yaml", "--set", "deployment"],
+    ] {
+        let answer = place.run(arguments).ending(2);
+        assert!(answer.stderr.contains("--help") || answer.stderr.contains("Usage"), "{}", answer.stderr);
+        assert_eq!(answer.stdout, "");
+    }
+}
+
+#[test]
+fn files_that_cannot_be_read_are_named() {
+    let place = Workplace::with("folder/x", "");
+    for command in ["search", "replay", "check"] {
+        place.run(&[command, "absent.yaml"]).refusing(&["absent.yaml", "cannot be read"]);
+        place.run(&[command, "folder"]).refusing(&["folder", "cannot be read"]);
+    }
+    std::fs::write(place.path("latin1.yaml"), b"workload: \xe9").unwrap();
+    place.run(&["check", "latin1.yaml"]).refusing(&["latin1.yaml", "not UTF-8", "byte 11"]);
+    place.write("empty.yaml", "");
+    place.run(&["check", "empty.yaml"]).refusing(&["empty.yaml", "empty"]);
+}
+
+#[test]
+fn a_file_for_the_other_command_says_which() {
+    let place = Workplace::with("scenario.yaml", SCENARIO);
+    place.write("search.yaml", SEARCH);
+    place.run(&["replay", "search.yaml"]).refusing(&["search.yaml", "spica search"]);
+    place.run(&["search", "scenario.yaml"]).refusing(&["scenario.yaml", "spica replay"]);
+}
+
+#[test]
+fn check_prints_a_configuration_that_reads_back_as_itself() {
+    for text in [SCENARIO, SEARCH] {
+        let place = Workplace::with("given.yaml", text);
+        let resolved = place.run(&["check", "given.yaml", "--quiet"]).ending(0);
+        assert_eq!(resolved.stderr, "");
+        place.write("resolved.yaml", &resolved.stdout);
+        assert_eq!(place.run(&["check", "resolved.yaml"]).ending(0).stdout, resolved.stdout);
+        let json = place.run(&["check", "given.yaml", "--format", "json"]).ending(0);
+        assert_eq!(json.json(), place.run(&["check", "resolved.yaml", "--format=json"]).ending(0).json());
+        assert_eq!(place.files(), ["given.yaml", "resolved.yaml"]);
+    }
+}
+
+#[test]
+fn check_makes_the_policies() {
+    let place = Workplace::with("scenario.yaml", &SCENARIO.replace("kv_router", "kv_ruoter"));
+    place.run(&["check", "scenario.yaml"]).refusing(&["scenario.yaml:3", "kv_ruoter", "kv_router"]);
+    place.write("scenario.yaml", &SCENARIO.replace("router_temperature", "router_temprature"));
+    place
+        .run(&["check", "scenario.yaml"])
+        .refusing(&["router_temprature", "did you mean `router_temperature`"]);
+    place.run(&["replay", "scenario.yaml"]).refusing(&["router_temprature"]);
+    place.write("search.yaml", SEARCH);
+    place
+        .run(&["check", "search.yaml", "--set", "search_space.router_mode=[round_robbin]"])
+        .refusing(&["round_robbin", "round_robin"]);
+}
+
+#[test]
+fn check_says_what_a_search_could_not_do_yet() {
+    let place = Workplace::with("search.yaml", SEARCH);
+    assert_eq!(place.run(&["check", "search.yaml"]).ending(0).stderr, "");
+    let answer = place.run(&[
+        "check",
+        "search.yaml",
+        "--set",
+        "search_space.num_g2_blocks=5",
+        "--set",
+        "search_space.kv_bytes_per_token=10",
+    ]);
+    assert!(answer.ending(0).stderr.contains("search_space.num_g2_blocks"));
+}
+
+#[test]
+fn overrides_act_and_unknown_ones_are_refused() {
+    let place = Workplace::with("scenario.yaml", SCENARIO);
+    let resolved =
+        place.run(&["check", "scenario.yaml", "--format", "json", "--set", "deployment.agg.workers=7"]);
+    assert_eq!(resolved.ending(0).json()["deployment"]["agg"]["workers"], 7);
+    place
+        .run(&["check", "scenario.yaml", "--set", "deployment.agg.wrokers=7"])
+        .refusing(&["wrokers", "workers"]);
+}
+
+#[test]
+fn a_replay_prints_a_table_or_its_report() {
+    let place = Workplace::with("scenario.yaml", SCENARIO);
+    let table = place.run(&["replay", "scenario.yaml"]).ending(0);
+    assert!(table.stdout.contains("40 completed"), "{}", table.stdout);
+    assert!(table.stdout.contains("TTFT ms"));
+    assert!(table.stderr.contains("wall_time_ms"));
+    assert!(!table.stdout.contains("wall_time_ms"));
+    let report = place.run(&["replay", "scenario.yaml", "--format", "json", "--quiet"]).ending(0);
+    assert_eq!(report.stderr, "");
+    let json = report.json();
+    assert_eq!(json["schema_version"], 1);
+    assert_eq!(json["scenario"]["deployment"]["router"]["router_temperature"], 0.5);
+    assert_eq!(json["summary"]["completed_requests"], 40);
+    assert!(json["summary"]["attainment"].is_number());
+    assert_eq!(place.files(), ["scenario.yaml"], "nothing is written without --output-dir");
+}
+
+#[test]
+fn a_replay_writes_what_it_prints() {
+    let place = Workplace::with("scenario.yaml", SCENARIO);
+    let answer =
+        place.run(&["replay", "scenario.yaml", "--format", "json", "--output-dir", "out/deep"]).ending(0);
+    assert_eq!(place.files(), ["out/deep/report.json", "out/deep/requests.jsonl", "scenario.yaml"]);
+    assert_eq!(place.read("out/deep/report.json"), answer.stdout);
+    let rows = place.read("out/deep/requests.jsonl");
+    assert_eq!(rows.lines().count(), 40);
+    let again =
+        place.run(&["replay", "scenario.yaml", "--format", "json", "--output-dir", "out/deep"]).ending(0);
+    assert_eq!((again.stdout, place.read("out/deep/requests.jsonl")), (answer.stdout, rows));
+}
+
+#[test]
+fn refused_input_leaves_no_files() {
+    let place = Workplace::with("scenario.yaml", &SCENARIO.replace("isl: 500", "isl: 0"));
+    place.run(&["replay", "scenario.yaml", "--output-dir", "out"]).refusing(&[
+        "scenario.yaml:5",
+        "workload.isl",
+        "0",
+    ]);
+    place.write("scenario.yaml", &SCENARIO.replace("workers: 2", "workers: 2, dp_size: 2"));
+    place.run(&["replay", "scenario.yaml", "--output-dir", "out"]).refusing(&["scenario.yaml", "dp_size"]);
+    assert_eq!(place.files(), ["scenario.yaml"]);
+}
+
+#[test]
+fn traces_are_read_beside_the_file_that_names_them() {
+    let place = Workplace::with("runs/traces/rows.jsonl", &rows(10));
+    let workload = "workload: {trace_path: traces/rows.jsonl, trace_block_size: 64}";
+    let scenario =
+        SCENARIO.lines().filter(|line| !line.starts_with("workload")).collect::<Vec<_>>().join("\n");
+    place.write("runs/scenario.yaml", &format!("{scenario}\n{workload}\n"));
+    let report = place.run(&["replay", "runs/scenario.yaml", "--format", "json"]).ending(0).json();
+    assert_eq!(report["input"]["read"], 10);
+    assert_eq!(report["summary"]["completed_requests"], 10);
+
+    place.write("runs/traces/rows.jsonl", &(rows(2) + "{\"timestamp\": 3, \"input_length\": 64}\n"));
+    place.run(&["replay", "runs/scenario.yaml"]).refusing(&["rows.jsonl", "line 3", "output_length"]);
+    std::fs::remove_file(place.path("runs/traces/rows.jsonl")).unwrap();
+    place.run(&["replay", "runs/scenario.yaml"]).refusing(&["runs/traces/rows.jsonl", "cannot be read"]);
+    std::fs::create_dir(place.path("runs/traces/rows.jsonl")).unwrap();
+    place.run(&["replay", "runs/scenario.yaml"]).refusing(&["runs/traces/rows.jsonl", "folder"]);
+}
+
+/// Warnings about the input are notes: on standard error, and not with --quiet.
+#[test]
+fn warnings_can_be_silenced() {
+    let place = Workplace::with(
+        "rows.jsonl",
+        &(rows(3) + "{\"timestamp\": 400, \"input_length\": 64, \"output_length\": 0, \"hash_ids\": [9]}\n"),
+    );
+    let scenario =
+        SCENARIO.lines().filter(|line| !line.starts_with("workload")).collect::<Vec<_>>().join("\n");
+    place.write(
+        "s.yaml",
+        &format!("{scenario}\nworkload: {{trace_path: rows.jsonl, trace_block_size: 64}}\n"),
+    );
+    let loud = place.run(&["replay", "s.yaml", "--format", "json"]).ending(0);
+    assert!(loud.stderr.contains("zero output"), "{}", loud.stderr);
+    assert_eq!(loud.json()["input"]["dropped"]["zero output"], 1);
+    let quiet = place.run(&["replay", "s.yaml", "--format", "json", "-q"]).ending(0);
+    assert_eq!((quiet.stderr.as_str(), quiet.stdout), ("", loud.stdout));
+}
+
+/// Trace rows, 100 ms apart, that share nothing.
+fn rows(count: u32) -> String {
+    let row = |row: u32| {
+        let time = row * 100;
+        format!(
+            "{{\"timestamp\": {time}, \"input_length\": 64, \"output_length\": 5, \"hash_ids\": [{row}]}}\n"
+        )
+    };
+    (0..count).map(row).collect()
+}
+
+#[test]
+fn a_reader_who_leaves_is_no_failure() {
+    let place = Workplace::with("search.yaml", SEARCH);
+    let mut child = place
+        .command(&["check", "search.yaml"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let answer = Answer::from(child.wait_with_output().unwrap());
+    assert_eq!((answer.ending(0).stderr.as_str()), "");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_is_a_failed_run() {
+    let place = Workplace::with("scenario.yaml", SCENARIO);
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let output = place.command(&["replay", "scenario.yaml"]).stdout(full).output().unwrap();
+    let answer = Answer::from(output).ending(3);
+    assert!(answer.stderr.contains("cannot write to standard output"), "{}", answer.stderr);
+}
+
+#[test]
+fn an_output_folder_that_cannot_be_is_refused_before_the_run() {
+    let place = Workplace::with("scenario.yaml", SCENARIO);
+    place.write("search.yaml", SEARCH);
+    place.write("file", "");
+    place.run(&["replay", "scenario.yaml", "--output-dir", "file"]).refusing(&["--output-dir file"]);
+    place
+        .run(&["search", "search.yaml", "--output-dir", "file/below"])
+        .refusing(&["--output-dir file/below"]);
+}

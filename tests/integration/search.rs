@@ -1,0 +1,316 @@
+//! Searches from the command line.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
+
+use std::collections::BTreeSet;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::cli_command::{Answer, Workplace};
+
+/// 109 routers, 3 rounds of 6.
+const ROUTERS: &str = "\
+search_space:
+  model_name: a/model
+  hardware_sku: b200_sxm
+  deployment_mode: [agg]
+  parallel_configs: [{tp: 4, moe_ep: 4, replicas: 4}]
+  timing: {model: polynomial}
+  planner_scaling_policy: [disabled]
+  agg_max_num_batched_tokens: [8192]
+  agg_max_num_seqs: [256]
+workload:
+  isl: 600
+  osl: 30
+  concurrency: 16
+  num_request_ratio: 6
+  shared_prefix_ratio: 0.6
+  num_prefix_groups: 5
+goal: {target: e2e_latency, sla: {ttft_ms: 60, itl_ms: 12}}
+sweep: {max_rounds: 3, candidates_per_round: 6}
+";
+
+/// The same with one knob of three choices.
+fn three_points() -> String {
+    ROUTERS.replace(
+        "agg_max_num_seqs: [256]",
+        "agg_max_num_seqs: [256, 512, 1024]\n  router_mode: [round_robin]",
+    )
+}
+
+fn metric(candidate: &Value, name: &str) -> f64 {
+    candidate["metrics"][name].as_f64().unwrap_or_else(|| panic!("{name} in {candidate}"))
+}
+
+#[test]
+fn any_number_of_threads_gives_the_same_files_and_the_same_output() {
+    let place = Workplace::with("search.yaml", ROUTERS);
+    let everything = |threads: &str| {
+        let arguments = ["search", "search.yaml", "--threads", threads, "--output-dir", "out"];
+        let table = place.run(&arguments).ending(0).stdout;
+        let files = ["out/candidates.json", "out/trials.jsonl", "out/best.yaml"].map(|name| place.read(name));
+        (table, files)
+    };
+    let alone = everything("1");
+    for threads in ["2", "8"] {
+        assert!(everything(threads) == alone, "{threads} threads gave another answer");
+    }
+    assert_eq!(place.files().len(), 4, "{:?}", place.files());
+}
+
+#[test]
+fn the_best_candidate_replays_to_its_score_from_anywhere() {
+    let place = Workplace::with("search.yaml", ROUTERS);
+    place.run(&["search", "search.yaml", "--output-dir", "deep/out"]).ending(0);
+    let best = &place.read_json("deep/out/candidates.json")["candidates"][0];
+    let report = place.run(&["replay", "deep/out/best.yaml", "--format", "json"]).ending(0).json();
+    assert_eq!(report["summary"], best["metrics"]);
+    assert_eq!(report["scenario"], best["scenario"]);
+    assert_eq!(-report["summary"]["mean_e2e_latency_ms"].as_f64().unwrap(), best["score"].as_f64().unwrap());
+}
+
+#[test]
+fn the_best_candidate_of_a_trace_finds_its_trace() {
+    let place = Workplace::new();
+    let row = |row: u32| {
+        format!(
+            "{{\"timestamp\": {}, \"input_length\": 600, \"output_length\": 9, \"hash_ids\": [{}, {row}]}}\n",
+            row * 40,
+            row % 3
+        )
+    };
+    place.write("data/rows.jsonl", &(0..30).map(row).collect::<String>());
+    let (before, after) =
+        three_points().split_once("workload:").map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
+    let after = after.split_once("goal:").unwrap().1;
+    place.write(
+        "runs/search.yaml",
+        &format!("{before}workload: {{trace_path: ../data/rows.jsonl}}\ngoal:{after}"),
+    );
+    place.run(&["search", "runs/search.yaml", "--output-dir", "out"]).ending(0);
+    let best = &place.read_json("out/candidates.json")["candidates"][0];
+    assert_eq!(metric(best, "completed_requests"), 30.0);
+    let elsewhere = place.path("data");
+    let mut replay = place.command(&["replay", "../out/best.yaml", "--format", "json"]);
+    let report = Answer::from(replay.current_dir(elsewhere).output().unwrap()).ending(0).json();
+    assert_eq!(report["summary"], best["metrics"]);
+}
+
+#[test]
+fn the_journal_and_the_tally_agree() {
+    let place = Workplace::with("search.yaml", ROUTERS);
+    let answer = place.run(&["search", "search.yaml", "--format", "json", "--output-dir", "out"]).ending(0);
+    assert_eq!(answer.stdout, place.read("out/candidates.json"));
+    let result = answer.json();
+    assert_eq!(result["schema_version"], 1);
+    assert_eq!(result["certified_optimum"], false);
+    let candidates = result["candidates"].as_array().unwrap();
+    assert_eq!(result["tally"]["feasible"], candidates.len());
+    assert_eq!(candidates.len(), 18);
+
+    let journal = place.read("out/trials.jsonl");
+    let trials: Vec<Value> = journal.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let total: u64 = result["tally"].as_object().unwrap().values().map(|count| count.as_u64().unwrap()).sum();
+    assert_eq!(trials.len() as u64, total);
+    for (place, trial) in trials.iter().enumerate() {
+        assert_eq!(trial["trial"], place + 1);
+    }
+    let configs = |list: &[Value]| list.iter().map(|one| one["config"].to_string()).collect::<BTreeSet<_>>();
+    assert_eq!(configs(&trials), configs(candidates));
+    let scores: Vec<f64> = candidates.iter().map(|one| one["score"].as_f64().unwrap()).collect();
+    assert!(scores.is_sorted_by(|left, right| left >= right), "{scores:?}");
+}
+
+#[test]
+fn a_small_space_is_walked_whole() {
+    let place = Workplace::with("search.yaml", &three_points());
+    let result = place.run(&["search", "search.yaml", "--format", "json"]).ending(0).json();
+    assert_eq!(result["certified_optimum"], true);
+    assert_eq!(result["tally"]["feasible"], 3);
+    let table = place.run(&["search", "search.yaml"]).ending(0).stdout;
+    assert!(table.contains("agg_max_num_seqs") && table.contains("attainment"), "{table}");
+    assert!(table.contains("3 of 3 trials feasible") && table.contains("optimum"), "{table}");
+    assert!(!table.contains("overlap_score_credit"), "{table}");
+    assert_eq!(place.files(), ["search.yaml"], "nothing is written without --output-dir");
+
+    let budget = place.run(&[
+        "search",
+        "search.yaml",
+        "--set",
+        "sweep={max_rounds: 1, candidates_per_round: 2}",
+        "--format=json",
+    ]);
+    assert_eq!(budget.ending(0).json()["tally"]["feasible"], 2);
+    let exhaustive = place.run(&[
+        "search",
+        "search.yaml",
+        "--set",
+        "sweep={max_rounds: 1, candidates_per_round: 2, exhaustive: true}",
+        "--format=json",
+    ]);
+    assert_eq!(exhaustive.ending(0).json()["candidates"], result["candidates"]);
+}
+
+#[test]
+fn the_goal_chooses_and_scores() {
+    let place = Workplace::with("search.yaml", &three_points());
+    for (goal, figure, per_gpu) in [
+        ("throughput", "output_throughput_tok_s", false),
+        ("throughput_per_gpu", "output_throughput_tok_s", true),
+        ("throughput_per_user", "mean_output_token_throughput_per_user", false),
+        ("goodput", "goodput_output_throughput_tok_s", false),
+        ("goodput_per_gpu", "goodput_output_throughput_tok_s", true),
+    ] {
+        let set = format!("goal.target={goal}");
+        let result = place.run(&["search", "search.yaml", "--set", &set, "--format=json"]).ending(0).json();
+        assert_eq!(result["goal"]["target"], goal);
+        for candidate in result["candidates"].as_array().unwrap() {
+            let hours = metric(candidate, "duration_ms") / 3.6e6;
+            let gpus = if per_gpu { metric(candidate, "gpu_hours") / hours } else { 1.0 };
+            let expected = metric(candidate, figure) / gpus;
+            let score = candidate["score"].as_f64().unwrap();
+            assert!((score / expected - 1.0).abs() < 1e-12, "{goal}: {score} is not {expected}");
+        }
+    }
+}
+
+#[test]
+fn nothing_feasible_is_an_answer_of_its_own() {
+    let place = Workplace::with("search.yaml", &three_points());
+    place.run(&["search", "search.yaml", "--output-dir", "out"]).ending(0);
+    assert!(place.path("out/best.yaml").exists());
+    let impossible = ["--set", "goal.sla.ttft_ms=0.001", "--set", "goal.min_attainment=0.5"];
+    let arguments = [&["search", "search.yaml", "--output-dir", "out"][..], &impossible].concat();
+    let answer = place.run(&arguments).ending(1);
+    assert!(answer.stderr.contains("no feasible candidate"), "{}", answer.stderr);
+    assert!(
+        answer.stdout.contains("rejected 3x: attainment 0 is below goal.min_attainment 0.5"),
+        "{}",
+        answer.stdout
+    );
+    assert!(!place.path("out/best.yaml").exists(), "the best of another search must not stay");
+    let result = place.read_json("out/candidates.json");
+    assert_eq!(result["candidates"], Value::Array(Vec::new()));
+    assert_eq!((&result["tally"]["infeasible"], &result["certified_optimum"]), (&3.into(), &false.into()));
+    for rejected in result["rejected"].as_array().unwrap() {
+        assert_eq!(rejected["outcome"], "infeasible");
+        assert!(rejected["config"]["agg_max_num_seqs"].is_number());
+    }
+}
+
+#[test]
+fn what_cannot_be_done_is_refused_by_name_and_all_at_once() {
+    let asks_too_much = "\
+search_space:
+  model_name: a/model
+  hardware_sku: h200_sxm
+  backend: [vllm]
+  num_g2_blocks: 128
+  kv_bytes_per_token: 1000
+workload: {isl: 600, osl: 30, num_request_ratio: 6}
+goal: {target: pareto}
+sweep: {sampler: tpe}
+";
+    let place = Workplace::with("search.yaml", asks_too_much);
+    place.run(&["search", "search.yaml", "--output-dir", "out"]).refusing(&[
+        "search.yaml: search_space.deployment_mode: ",
+        "search.yaml: search_space.timing: ",
+        "search.yaml: search_space.num_g2_blocks: ",
+        "search.yaml: search_space.parallel_configs: ",
+        "search.yaml: search_space.planner_scaling_policy: ",
+        "`load_180_5`",
+        "search.yaml: workload.kv_load_ratio: ",
+        "search.yaml: goal.target: ",
+        "search.yaml: sweep.sampler: ",
+    ]);
+    place.write("search.yaml", ROUTERS);
+    place.run(&["search", "search.yaml", "--resume", "--output-dir", "out"]).refusing(&["--resume"]);
+    place
+        .run(&["search", "search.yaml", "--set", "search_space.backend=[vllm, trtllm]"])
+        .refusing(&["trtllm"]);
+    place
+        .run(&["search", "search.yaml", "--set", "search_space.parallel_configs=[{tp: 3}]"])
+        .refusing(&["search_space.parallel_configs[0]", "3 GPUs"]);
+    assert_eq!(place.files(), ["search.yaml"]);
+}
+
+#[test]
+fn loads_become_requests() {
+    let place = Workplace::with("search.yaml", &three_points());
+    let requests = |workload: &str| {
+        let set = format!("workload={{isl: 100, osl: 2, {workload}}}");
+        let result = place.run(&["search", "search.yaml", "--set", &set, "--format=json"]).ending(0).json();
+        metric(&result["candidates"][0], "num_requests")
+    };
+    assert_eq!(requests("concurrency: 256, num_request_ratio: 10"), 2560.0);
+    assert_eq!(requests("concurrency: 8, num_request_ratio: 10"), 80.0);
+    assert_eq!(requests("request_rate: 25, num_request_ratio: 4"), 100.0);
+    for (workload, key) in [
+        ("concurrency: 1.9", "concurrency"),
+        ("kv_load_ratio: []", "kv_load_ratio"),
+        ("kv_load_ratio: [0]", "kv_load_ratio"),
+        ("kv_load_ratio: [0, 0.5, 1]", "kv_load_ratio"),
+        ("kv_load_ratio: [-0.1, 1]", "kv_load_ratio"),
+        ("kv_load_ratio: [1, 1]", "kv_load_ratio"),
+        ("kv_load_ratio: .inf", "kv_load_ratio"),
+    ] {
+        let set = format!("workload={{isl: 100, osl: 2, num_request_ratio: 1, {workload}}}");
+        place.run(&["search", "search.yaml", "--set", &set]).refusing(&[key]);
+    }
+}
+
+/// Every router with a workload that takes long enough to be interrupted.
+fn long_search(place: &Workplace) -> Command {
+    let mut command = place.command(&["search", "search.yaml", "--output-dir", "out", "--threads", "2"]);
+    command.args(["--set", "sweep.exhaustive=true", "--set", "workload.num_request_ratio=400"]);
+    command
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interrupted_search_leaves_the_best_so_far() {
+    let place = Workplace::with("search.yaml", ROUTERS);
+    let mut search = long_search(&place);
+    let child = search.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let journal = place.path("out/trials.jsonl");
+    let started = Instant::now();
+    while std::fs::read_to_string(&journal).map_or(0, |text| text.lines().count()) < 3 {
+        assert!(started.elapsed() < Duration::from_secs(50), "no trials");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(kill.success());
+    let answer = Answer::from(child.wait_with_output().unwrap()).ending(130);
+    assert!(answer.stdout.contains("interrupted"), "{}", answer.stdout);
+    let result = place.read_json("out/candidates.json");
+    let candidates = result["candidates"].as_array().unwrap();
+    assert!((3..109).contains(&candidates.len()), "{}", candidates.len());
+    assert_eq!(place.read("out/trials.jsonl").lines().count(), candidates.len());
+    assert_eq!(result["certified_optimum"], false);
+    let report = place.run(&["replay", "out/best.yaml", "--format", "json"]).ending(0).json();
+    assert_eq!(report["summary"], candidates[0]["metrics"]);
+    assert_eq!(place.files().len(), 4, "{:?}", place.files());
+}
+
+#[test]
+fn a_replay_over_its_time_is_infeasible() {
+    let place = Workplace::with("search.yaml", &three_points());
+    let sets = ["--set", "sweep.max_eval_seconds=0.000001", "--set", "workload.num_request_ratio=4000"];
+    let arguments = [&["search", "search.yaml", "--format=json"][..], &sets].concat();
+    let result = place.run(&arguments).ending(1).json();
+    assert_eq!(result["tally"]["infeasible"], 3);
+    assert_eq!(result["rejected"][0]["reason"], "exceed runtime: replay > 0.000001s");
+}
+
+#[test]
+fn settings_without_effect_are_noted_unless_quiet() {
+    let place = Workplace::with("search.yaml", &three_points());
+    let set = ["search", "search.yaml", "--set", "search_space.min_endpoint=1"];
+    let loud = place.run(&set).ending(0);
+    assert!(loud.stderr.contains("search_space.min_endpoint has no effect"), "{}", loud.stderr);
+    assert!(loud.stderr.contains("3 points, seed 1"), "{}", loud.stderr);
+    let quiet = place.run(&[&set[..], &["--quiet"]].concat()).ending(0);
+    assert_eq!((quiet.stderr.as_str(), quiet.stdout), ("", loud.stdout));
+}
