@@ -9,9 +9,9 @@ use super::distribution::{Distribution, Moments, PERCENTILES, nearest_rank};
 use super::record::PassTimeline;
 
 /// Buckets per doubling of the gap, as a power of two.
-const OCTAVE_BITS: u32 = 11;
-/// Parts into which a sweep splits a bucket, as a power of two.
-const SPLIT_BITS: u32 = 14;
+const OCTAVE_BITS: u32 = 12;
+/// Parts into which a sweep splits a bucket, as a power of two: one sweep settles gaps below half a second.
+const SPLIT_BITS: u32 = 16;
 /// Number of buckets that cover every 64-bit gap.
 const BUCKETS: usize = (65 - OCTAVE_BITS as usize) << OCTAVE_BITS;
 
