@@ -5,6 +5,7 @@
 //! and routers compare.
 
 mod assembly;
+pub mod generate;
 pub mod inline;
 mod input;
 mod interner;
@@ -13,6 +14,7 @@ pub mod mooncake;
 pub mod prefix;
 mod problem;
 mod random;
+pub mod stats;
 pub mod synthetic;
 
 pub use assembly::Pacing;

@@ -23,6 +23,11 @@ impl<R: Rng> Draws<R> {
         self.0.random_range(0..count)
     }
 
+    /// True with this probability.
+    pub(super) fn chance(&mut self, probability: f64) -> bool {
+        self.unit() < probability
+    }
+
     /// Exponential with this mean, by inversion; one draw.
     pub(super) fn exponential(&mut self, mean: f64) -> f64 {
         -mean * libm::log(1.0 - self.unit())
@@ -32,6 +37,11 @@ impl<R: Rng> Draws<R> {
     pub(super) fn normal(&mut self) -> f64 {
         let radius = (-2.0 * libm::log(1.0 - self.unit())).sqrt();
         radius * libm::cos(TAU * self.unit())
+    }
+
+    /// Lognormal with this median and this standard deviation of the logarithm.
+    pub(super) fn lognormal(&mut self, median: f64, sigma: f64) -> f64 {
+        median * libm::exp(sigma * self.normal())
     }
 
     /// Gamma with this shape and mean, by the rejection method of Marsaglia and Tsang (2000).
@@ -93,6 +103,8 @@ mod tests {
             (moments(|d| d.gamma(1.0, 2.0)), 2.0, 4.0),
             (moments(|d| d.gamma(0.25, 2.0)), 2.0, 16.0),
             (moments(|d| d.index(7) as f64), 3.0, 4.0),
+            (moments(|d| libm::log(d.lognormal(5.0, 0.5))), libm::log(5.0), 0.25),
+            (moments(|d| f64::from(u8::from(d.chance(0.3)))), 0.3, 0.21),
         ];
         for ((mean, variance), expected_mean, expected_variance) in cases {
             near(mean, expected_mean);

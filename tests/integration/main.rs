@@ -6,5 +6,6 @@ mod report_oracle;
 mod search;
 mod shared_folder;
 mod workload_bad_inputs;
+mod workload_bundled_traces;
 mod workload_real_traces;
 mod workload_synthetic;

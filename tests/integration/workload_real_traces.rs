@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::BufReader;
 
 use spica::workload::mooncake::{self, Options};
+use spica::workload::stats::{LengthStats, WorkloadStats};
 
 use crate::shared_folder::shared_file;
 
@@ -27,5 +28,44 @@ fn every_real_trace_is_accepted_without_repairs() {
         let odd: Vec<_> =
             loaded.warnings.iter().filter(|warning| warning.kind != "shrinking session").collect();
         assert!(odd.is_empty(), "{name}: {odd:?}");
+    }
+}
+
+/// A trace, its block size, and its row of the table that describes the traces: requests, span in seconds, mean and
+/// percentiles of input and output, reuse bound in percent of blocks, of tokens, and of tokens of the later half.
+type Row = (&'static str, u32, u64, f64, [u32; 4], [u32; 4], [f64; 3]);
+
+#[rustfmt::skip]
+const TABLE: [Row; 8] = [
+    ("mooncake_fast25_conversation.jsonl.gz", 512, 12_031, 3536.999, [12035, 6909, 27367, 85401], [343, 350, 597, 1120], [36.6, 37.4, 39.8]),
+    ("mooncake_fast25_synthetic.jsonl", 512, 3_993, 1022.025, [15326, 11587, 38615, 66458], [149, 69, 389, 769], [64.0, 65.1, 86.3]),
+    ("mooncake_arxiv_first1000.jsonl", 512, 1_000, 177.098, [9792, 6557, 19771, 77792], [199, 34, 534, 831], [38.0, 39.1, 46.7]),
+    ("toolagent_standin.jsonl.gz", 512, 23_608, 3534.0, [8589, 6468, 15227, 57955], [182, 32, 529, 870], [55.0, 56.8, 58.9]),
+    ("sharegpt300_llama3_hash16.jsonl", 16, 300, 29.137, [858, 730, 1458, 2764], [652, 631, 770, 784], [7.5, 7.6, 10.2]),
+    ("lmcache_agent_miniswe_hash64.jsonl", 64, 402, 552.131, [6017, 3777, 12313, 34513], [114, 98, 191, 294], [92.7, 93.2, 93.5]),
+    ("lmcache_agent_taubench_hash64.jsonl", 64, 471, 180.918, [166, 106, 410, 688], [22, 1, 61, 187], [77.7, 81.0, 81.7]),
+    ("lmcache_agent_magagent_hash64.jsonl", 64, 746, 6448.642, [1978, 1191, 6452, 10690], [621, 378, 564, 10001], [83.7, 83.8, 88.0]),
+];
+
+#[test]
+fn figures_are_those_of_the_table_beside_the_traces() {
+    for (name, block_size, requests, span_s, input, output, reuse) in TABLE {
+        let Some(path) = shared_file(&format!("traces/{name}")) else { continue };
+        let options = Options { origin: name.into(), block_size, ..Options::default() };
+        let loaded = mooncake::read(BufReader::new(File::open(path).unwrap()), &options)
+            .unwrap_or_else(|e| panic!("{e}"));
+        let stats = WorkloadStats::new(&loaded.workload);
+        assert_eq!(stats.requests, requests, "{name}");
+        assert!((stats.span_s - span_s).abs() < 1e-6, "{name}: {}", stats.span_s);
+        // The table rounds means twice: to a tenth and then to even.
+        let mean = |of: &LengthStats| ((of.mean * 10.0).round() / 10.0).round_ties_even() as u32;
+        let figures = |of: &LengthStats| [mean(of), of.p50, of.p90, of.p99];
+        assert_eq!((figures(&stats.input_length), figures(&stats.output_length)), (input, output), "{name}");
+        let bound = stats.reuse_bound.unwrap();
+        let ratios = [bound.block_ratio, bound.token_ratio, bound.warm_token_ratio];
+        for (ratio, percent) in ratios.iter().zip(reuse) {
+            // Ratios were rounded twice too: to a hundredth of a percent and then to a tenth.
+            assert!((ratio * 100.0 - percent).abs() <= 0.055, "{name}: {ratios:?}");
+        }
     }
 }
