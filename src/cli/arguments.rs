@@ -62,7 +62,8 @@ pub(super) struct SearchArguments {
     /// Write candidates.json, trials.jsonl and best.yaml to this folder
     #[arg(long, value_name = "DIR")]
     pub(super) output_dir: Option<PathBuf>,
-    /// Replays that run at the same time; never changes the answer [default: one per core]
+    /// Replays that run at the same time; never changes the answer [default: one per core, at most
+    /// sweep.parallel_evals]
     #[arg(long, value_name = "N")]
     pub(super) threads: Option<NonZeroUsize>,
     /// Go on where an interrupted search stopped

@@ -13,6 +13,7 @@ mod search;
 mod trace;
 
 use std::ffi::OsString;
+use std::io::IsTerminal;
 use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -64,7 +65,10 @@ fn dispatch(command: Command, console: Console, registry: Arc<Registry>) -> Resu
 /// Log lines go to standard error; `RUST_LOG` chooses which, warnings and errors without it.
 fn start_logging() {
     let filter = EnvFilter::builder().with_default_directive(LevelFilter::WARN.into()).from_env_lossy();
-    let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let subscriber = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal());
     // A binary that extends this one may log in its own way already.
     let _ = subscriber.without_time().try_init();
 }

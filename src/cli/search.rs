@@ -34,7 +34,7 @@ pub(super) fn run(
     }
     let file = &arguments.config;
     let plan = plan(file, load_document(file, &arguments.overrides.set)?, &registry)?;
-    let threads = arguments.threads.unwrap_or_else(cores);
+    let threads = arguments.threads.unwrap_or_else(|| default_threads(&plan));
     announce(file, &plan, threads, console);
     let interrupt = interrupt_on_signal()?;
     let evaluator = evaluator(&plan, registry, &interrupt, console)?;
@@ -113,8 +113,10 @@ fn interrupt_on_signal() -> Result<Arc<AtomicBool>, Failure> {
     Ok(interrupt)
 }
 
-fn cores() -> NonZeroUsize {
-    std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
+/// One thread per core, but no more replays at a time than the configuration allows.
+fn default_threads(plan: &Plan) -> NonZeroUsize {
+    let cores = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    NonZeroUsize::new(plan.config.sweep.parallel_evals as usize).map_or(cores, |most| most.min(cores))
 }
 
 fn write_files(result: &SearchResult, folder: &OutputFolder) -> Result<(), Failure> {

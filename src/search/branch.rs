@@ -167,11 +167,6 @@ fn inert_settings(config: &SmartSearchConfig) -> Vec<String> {
     let inert = [
         (space.min_endpoint.is_some(), "min_endpoint", without_planner),
         (space.startup_time.is_some(), "startup_time", without_planner),
-        (
-            space.context_length.is_some(),
-            "context_length",
-            "the pinned layout is not checked against a memory model",
-        ),
         (space.backend_version.is_some(), "backend_version", "only a profile has versions"),
         (space.kv_bytes_per_token.is_some(), "kv_bytes_per_token", "there is no host offload"),
         (space.bandwidth_g1_to_g2_gbps.is_some(), "bandwidth_g1_to_g2_gbps", "there is no host offload"),

@@ -4,8 +4,10 @@ use std::fmt;
 
 use super::policy_filter::{self, policy_name};
 use super::{layout, sampler};
-use crate::config::scenario::{DeploymentMode, TimingConfig};
-use crate::config::search::{LoadShape, OptimizationTarget, ParallelConfig, SmartSearchConfig, SweepConfig};
+use crate::config::scenario::{DeploymentMode, EngineOptions, TimingConfig};
+use crate::config::search::{
+    LoadShape, OptimizationTarget, ParallelConfig, SearchSpace, SmartSearchConfig, SweepConfig,
+};
 
 /// One thing that a configuration asks for in vain.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -88,6 +90,25 @@ fn refuse_layouts(config: &SmartSearchConfig, found: &mut Vec<Refusal>) {
             let problems = layout::problems(pinned, space);
             found.extend(problems.into_iter().map(|problem| Refusal::new(&key, problem)));
         }
+    }
+    refuse_small_caches(space, found);
+}
+
+/// A deployment has to hold the longest sequence that it promises, with room to spare.
+fn refuse_small_caches(space: &SearchSpace, found: &mut Vec<Refusal>) {
+    let blocks = space.num_gpu_blocks.unwrap_or(EngineOptions::DEFAULT_NUM_GPU_BLOCKS);
+    let tokens = u64::from(blocks) * u64::from(space.agg_block_size);
+    if let Some(context_length) = space.context_length
+        && tokens <= u64::from(context_length)
+    {
+        found.push(Refusal::new(
+            "search_space.context_length",
+            format!(
+                "a sequence of {context_length} tokens must fit with room to spare, but a rank's KV cache holds {tokens} \
+                 ({blocks} blocks of {}); raise num_gpu_blocks or lower context_length",
+                space.agg_block_size
+            ),
+        ));
     }
 }
 
@@ -200,6 +221,16 @@ mod tests {
         assert_eq!(text.len(), 2, "{text:?}");
         assert!(text[0].starts_with("search_space.parallel_configs[0]: tp 4 x attention_dp 2"), "{text:?}");
         assert!(text[1].contains("uses 16 GPUs, over search_space.gpu_budget 4"), "{text:?}");
+    }
+
+    #[test]
+    fn caches_have_to_hold_more_than_the_longest_sequence() {
+        let mut config = config();
+        config.search_space.num_gpu_blocks = Some(100);
+        config.search_space.context_length = Some(6399);
+        assert!(Plan::new(config.clone()).is_ok());
+        config.search_space.context_length = Some(6400);
+        assert_eq!(refused_keys(config), ["search_space.context_length"]);
     }
 
     #[test]

@@ -83,6 +83,14 @@ impl Leaderboard {
     }
 
     fn record(&mut self, record: &TrialRecord) {
+        tracing::debug!(
+            trial = record.trial,
+            round = record.round,
+            outcome = ?record.outcome,
+            score = record.score,
+            reason = record.reason,
+            "trial committed"
+        );
         self.standings.enter(record);
         if let Err(error) = self.write(record) {
             self.finish(Err(SearchError::Journal(error)));
@@ -117,9 +125,10 @@ impl Handler<StudyEvent> for Leaderboard {
 
     fn handle(&mut self, event: StudyEvent, context: &mut Self::Context) {
         match event {
-            StudyEvent::Started { .. } => {}
+            StudyEvent::Started { mode, aim } => tracing::info!(?mode, aim, "study started"),
             StudyEvent::Committed(record) => self.record(&record),
             StudyEvent::Ended { mode, end, covers_all_points } => {
+                tracing::info!(?mode, ?end, covers_all_points, trials = self.standings.trials, "study ended");
                 self.standings.studies.push(StudySummary { mode, end, covers_all_points });
                 if end == StudyEnd::Interrupted {
                     self.branches.clear();

@@ -73,7 +73,10 @@ pub fn run(
     evaluator: &Arc<dyn Evaluator>,
     options: Options,
 ) -> Result<SearchResult, SearchError> {
-    let pool = TrialPool::start(options.threads.get(), evaluator).map_err(SearchError::Threads)?;
+    // A round never has more candidates under way than this, however many threads there are.
+    let most = plan.config.sweep.candidates_per_round as usize;
+    let threads = options.threads.get().min(most.max(1));
+    let pool = TrialPool::start(threads, evaluator).map_err(SearchError::Threads)?;
     let (sender, receiver) = bounded(1);
     let system = System::new();
     system.block_on(async {
