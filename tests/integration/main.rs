@@ -1,8 +1,10 @@
 //! Behaviour of the whole, one file per theme.
 mod cli;
 mod cli_command;
+mod layers;
 mod report;
 mod report_oracle;
+mod rust_paths;
 mod search;
 mod shared_folder;
 mod workload_bad_inputs;
