@@ -42,6 +42,12 @@ pub(super) fn odd_characters(text: &str) -> Option<String> {
     (!list.is_empty()).then_some(list)
 }
 
+/// Whether a character is easily taken for one that has a meaning in YAML: a space, a quote, a colon.
+pub(super) fn looks_like_syntax(character: char) -> bool {
+    let letter = ('\u{370}'..='\u{4ff}').contains(&character);
+    !letter && is_odd(character) && description(character).is_some()
+}
+
 fn is_odd(character: char) -> bool {
     !character.is_ascii() || (character.is_ascii_control() && !"\t\r\n".contains(character))
 }

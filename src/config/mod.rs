@@ -17,6 +17,7 @@ mod read_search;
 mod read_workload;
 mod reader;
 pub mod scenario;
+pub mod schema;
 pub mod search;
 mod tree;
 mod workload;
@@ -71,15 +72,18 @@ fn read(text: &str, origin: &Path, overrides: &[Override]) -> Result<Document, V
         }
         return Err(problems);
     };
-    let reader = Reader::new(origin, &[]);
-    let document = match kind(&tree) {
-        Kind::Search => reader.root(&tree).section(read_search::search).flatten().map(Document::Search),
-        Kind::Scenario => {
-            reader.root(&tree).section(read_scenario::scenario).flatten().map(Document::Scenario)
-        }
-    };
+    let reader = Reader::new(origin, kind(&tree).paths());
+    let document = document(&reader, &tree);
     problems.extend(reader.into_problems());
     document.filter(|_| problems.is_empty()).ok_or(problems)
+}
+
+fn document<'a>(reader: &'a Reader<'a>, tree: &'a Node) -> Option<Document> {
+    let root = reader.root(tree);
+    match kind(tree) {
+        Kind::Search => root.section(read_search::search).flatten().map(Document::Search),
+        Kind::Scenario => root.section(read_scenario::scenario).flatten().map(Document::Scenario),
+    }
 }
 
 const EMPTY: &str = "the file is empty; a scenario needs the keys `deployment` and `workload`, a search configuration \
@@ -91,6 +95,16 @@ enum Kind {
     Scenario,
 }
 
+impl Kind {
+    /// Makes the paths of all keys that this kind of document has.
+    fn paths(self) -> fn() -> Vec<String> {
+        match self {
+            Self::Search => schema::paths_of_searches,
+            Self::Scenario => schema::paths_of_scenarios,
+        }
+    }
+}
+
 /// A search has a `search_space`; without one, its other keys give away what was meant.
 fn kind(tree: &Node) -> Kind {
     let has = |key| tree.get(key).is_some();
@@ -98,5 +112,99 @@ fn kind(tree: &Node) -> Kind {
         Kind::Search
     } else {
         Kind::Scenario
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// The keys that are asked for while these documents are read.
+    fn asked(texts: &[&str]) -> BTreeSet<String> {
+        let mut asked = BTreeSet::new();
+        for text in texts {
+            let (tree, problems) = yaml::parse(text, 0);
+            assert_eq!(problems, []);
+            let tree = tree.expect("is not empty");
+            let reader = Reader::new(Path::new("test.yaml"), kind(&tree).paths());
+            let _ = document(&reader, &tree);
+            asked.extend(reader.asked());
+        }
+        asked
+    }
+
+    fn assert_same(asked: &BTreeSet<String>, described: Vec<String>) {
+        let described = BTreeSet::from_iter(described);
+        let undescribed: Vec<_> = asked.difference(&described).collect();
+        let unasked: Vec<_> = described.difference(asked).collect();
+        assert!(undescribed.is_empty(), "read but not in the schema: {undescribed:?}");
+        assert!(unasked.is_empty(), "in the schema but never read: {unasked:?}");
+    }
+
+    #[test]
+    fn the_schema_of_scenarios_has_exactly_the_keys_that_are_read() {
+        let agg = "
+deployment:
+  mode: agg
+  router: {policy: kv_router}
+  planner: {policy: x}
+  kv_transfer: {}
+  agg: {engine: {sglang: {}}, timing: {model: fixed}}
+workload: {trace_path: a, arrival: {process: gamma}}
+sla: {}
+";
+        let disagg = "
+deployment:
+  mode: disagg
+  prefill: {engine: {sglang: {}}, timing: {model: grid}}
+  decode: {engine: {sglang: {}}, timing: {model: profile}}
+workload: {requests: [{}]}
+";
+        let rest = "
+deployment:
+  agg: {timing: {model: profile}}
+  prefill: {timing: {model: fixed}}
+workload: {}
+";
+        assert_same(&asked(&[agg, disagg, rest]), schema::paths_of_scenarios());
+    }
+
+    #[test]
+    fn the_schema_of_searches_has_exactly_the_keys_that_are_read() {
+        let mappings = "
+search_space:
+  deployment_mode: [agg]
+  parallel_configs: [{}]
+  timing: {model: profile}
+  kv_transfer: {}
+  router_mode: [{policy: x}]
+  planner_scaling_policy: [{enable_load_scaling: true}, {policy: x}]
+  planner_fpm_sampling: [{}]
+  planner_load_sensitivity: [{}]
+  load_predictor_candidates: [{}]
+workload: {arrival: {process: gamma}}
+goal: {sla: {}}
+sweep: {sampler: {policy: x}, fidelity: {}}
+";
+        let disagg = "
+search_space:
+  deployment_mode: [disagg]
+  parallel_configs: [{prefill: {}, decode: {}}]
+  timing: {model: fixed}
+workload: {trace_path: a}
+";
+        let grid = "search_space: {timing: {model: grid}}";
+        assert_same(&asked(&[mappings, disagg, grid]), schema::paths_of_searches());
+    }
+
+    #[test]
+    fn a_document_is_recognised_by_its_keys() {
+        let kind_of = |text| kind(&yaml::parse(text, 0).0.expect("is not empty"));
+        assert_eq!(kind_of("search_space: {}"), Kind::Search);
+        assert_eq!(kind_of("goal: {}"), Kind::Search);
+        assert_eq!(kind_of("deployment: {}\ngoal: {}"), Kind::Scenario);
+        assert_eq!(kind_of("workload: {}"), Kind::Scenario);
     }
 }

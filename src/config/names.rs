@@ -7,6 +7,7 @@ use super::scenario::{
     TraceTimeUnit, ZeroOutput,
 };
 use super::search::OptimizationTarget;
+use super::workload::{ArrivalKind, TraceFormat};
 
 impl Named for DeploymentMode {
     const NAMES: &'static [(&'static str, Self)] = &[("disagg", Self::Disagg), ("agg", Self::Agg)];
@@ -41,6 +42,15 @@ impl Named for TraceTimeUnit {
 impl Named for ZeroOutput {
     const NAMES: &'static [(&'static str, Self)] =
         &[("drop", Self::Drop), ("prefill_only", Self::PrefillOnly)];
+}
+
+impl Named for TraceFormat {
+    const NAMES: &'static [(&'static str, Self)] = &[("mooncake", Self::Mooncake)];
+}
+
+impl Named for ArrivalKind {
+    const NAMES: &'static [(&'static str, Self)] =
+        &[("fixed", Self::Fixed), ("poisson", Self::Poisson), ("gamma", Self::Gamma), ("burst", Self::Burst)];
 }
 
 impl Named for PredictorFamily {

@@ -1,5 +1,6 @@
 //! Knobs whose choices are several settings at once: named presets, or mappings that give every setting.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::scenario::PolicyConfig;
@@ -61,57 +62,72 @@ impl Serialize for ScalingPolicy {
 }
 
 /// When and how the built-in planner scales.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
 pub struct ScalingSettings {
     /// Scale ahead of forecast load.
     pub enable_throughput_scaling: bool,
     /// Scale after measured load.
     pub enable_load_scaling: bool,
     /// Seconds between two throughput decisions; may be absent where throughput scaling is off.
+    #[schemars(required, range(min = 1))]
     pub throughput_adjustment_interval_seconds: Option<u32>,
     /// Seconds between two load decisions; may be absent where load scaling is off.
+    #[schemars(required, range(min = 1))]
     pub load_adjustment_interval_seconds: Option<u32>,
 }
 
 /// How the planner samples forward-pass metrics.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
 pub struct FpmSampling {
     /// Samples kept per store.
+    #[schemars(range(min = 1))]
     pub max_num_fpm_samples: u32,
     /// Cells of the sampling grid; a perfect square.
+    #[schemars(range(min = 1))]
     pub fpm_sample_bucket_size: u32,
 }
 
 /// How readily the planner scales down.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
 pub struct LoadSensitivity {
     /// Percent of the bound that must not be reached after scaling down, 0 to 100.
+    #[schemars(range(max = 100))]
     pub load_scaling_down_sensitivity: u32,
     /// Observations needed before load scaling acts.
+    #[schemars(range(min = 1))]
     pub load_min_observations: u32,
 }
 
 /// A forecaster and its parameters.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields, default = "LoadPredictor::constant", extend("required" = ["load_predictor"]))]
 pub struct LoadPredictor {
     /// Its family.
     pub load_predictor: PredictorFamily,
     /// Whether it works on `ln(1 + x)`.
     pub load_predictor_log1p: bool,
     /// Points that `prophet` looks back on.
+    #[schemars(range(min = 1))]
     pub prophet_window_size: u32,
     /// Process noise of `kalman`'s level.
+    #[schemars(range(min = 0.0))]
     pub kalman_q_level: f64,
     /// Process noise of `kalman`'s trend.
+    #[schemars(range(min = 0.0))]
     pub kalman_q_trend: f64,
     /// Measurement noise of `kalman`.
+    #[schemars(range(min = 0.0))]
     pub kalman_r: f64,
     /// Points that `kalman` needs before its forecasts count.
+    #[schemars(range(min = 1))]
     pub kalman_min_points: u32,
 }
 
 /// A family of forecasters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum PredictorFamily {
     /// The last value.
@@ -198,6 +214,10 @@ const fn sensitivity(name: &'static str, percent: u32, observations: u32) -> Pre
 }
 
 impl LoadPredictor {
+    fn constant() -> Self {
+        Self::of_family(PredictorFamily::Constant)
+    }
+
     /// A forecaster of this family with the default parameters.
     pub const fn of_family(load_predictor: PredictorFamily) -> Self {
         Self {

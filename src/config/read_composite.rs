@@ -2,10 +2,11 @@
 
 use super::numbers::Limit;
 use super::presets::{
-    FPM_SAMPLINGS, FpmSampling, LOAD_PREDICTORS, LOAD_SENSITIVITIES, LoadPredictor, LoadSensitivity,
-    PredictorFamily, Preset, SCALING_POLICIES, ScalingPolicy, ScalingSettings,
+    FpmSampling, LoadPredictor, LoadSensitivity, PredictorFamily, Preset, SCALING_POLICIES, ScalingPolicy,
+    ScalingSettings,
 };
 use super::reader::{Section, Value};
+use super::schema::Composite;
 
 /// A preset, a mapping of all four settings, or a planner of the registry by name or as `{policy: name, ...}`.
 ///
@@ -51,7 +52,7 @@ fn interval(section: &Section<'_>, key: &'static str, enabled: Option<bool>) -> 
 }
 
 pub(super) fn fpm_sampling(value: &Value<'_>) -> Option<Preset<FpmSampling>> {
-    composite(value, &FPM_SAMPLINGS, |section| {
+    composite(value, |section| {
         let max_num_fpm_samples = section.integer("max_num_fpm_samples", 1..=u32::MAX).required();
         let bucket = section.integer("fpm_sample_bucket_size", 1..=u32::MAX).required();
         if let Some(bucket) = bucket.filter(|bucket| bucket.isqrt().pow(2) != *bucket) {
@@ -64,7 +65,7 @@ pub(super) fn fpm_sampling(value: &Value<'_>) -> Option<Preset<FpmSampling>> {
 }
 
 pub(super) fn load_sensitivity(value: &Value<'_>) -> Option<Preset<LoadSensitivity>> {
-    composite(value, &LOAD_SENSITIVITIES, |section| {
+    composite(value, |section| {
         let sensitivity = section.integer("load_scaling_down_sensitivity", 0..=100_u32).required();
         let observations = section.integer("load_min_observations", 1..=u32::MAX).required();
         Some(LoadSensitivity {
@@ -75,7 +76,7 @@ pub(super) fn load_sensitivity(value: &Value<'_>) -> Option<Preset<LoadSensitivi
 }
 
 pub(super) fn load_predictor(value: &Value<'_>) -> Option<Preset<LoadPredictor>> {
-    composite(value, &LOAD_PREDICTORS, |section| {
+    composite(value, |section| {
         let family = section.choice::<PredictorFamily>("load_predictor").required();
         let defaults = LoadPredictor::of_family(family.unwrap_or(PredictorFamily::Constant));
         let values = LoadPredictor {
@@ -96,13 +97,12 @@ pub(super) fn load_predictor(value: &Value<'_>) -> Option<Preset<LoadPredictor>>
 }
 
 /// A preset, or a mapping that `read` takes; an empty one says nothing and is refused.
-fn composite<T: Copy>(
+fn composite<T: Composite>(
     value: &Value<'_>,
-    presets: &[Preset<T>],
     read: impl FnOnce(&Section<'_>) -> Option<T>,
 ) -> Option<Preset<T>> {
     if !value.is_mapping() {
-        return value.preset(presets);
+        return value.preset();
     }
     let values = value.section(|section| read(section)).flatten()?;
     Some(Preset { name: None, values })

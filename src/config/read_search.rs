@@ -26,13 +26,12 @@ pub(super) fn search(root: &Section<'_>) -> Option<SmartSearchConfig> {
 fn search_space(section: &Section<'_>) -> SearchSpace {
     let model_name = section.text("model_name").required().unwrap_or_default();
     let hardware_sku = section.text("hardware_sku").required().unwrap_or_default();
-    let defaults = SearchSpace::with_defaults(&model_name, &hardware_sku);
-    let mut space = defaults.clone();
+    let mut space = SearchSpace::with_defaults(&model_name, &hardware_sku);
     deployment_knobs(section, &mut space);
     parallel_configs(section, &mut space);
-    engine_knobs(section, &mut space, &defaults);
+    engine_knobs(section, &mut space);
     offload_knobs(section, &mut space);
-    router_knobs(section, &mut space, &defaults);
+    router_knobs(section, &mut space);
     planner_knobs(section, &mut space);
     space
 }
@@ -142,28 +141,13 @@ fn shape(section: &Section<'_>) -> Option<Shape> {
     Some(Shape { tp: tp?, attention_dp, moe_tp, moe_ep, pp, replicas })
 }
 
-fn engine_knobs(section: &Section<'_>, space: &mut SearchSpace, allowed: &SearchSpace) {
-    integers(
-        section,
-        "prefill_max_num_batched_tokens",
-        &mut space.prefill_max_num_batched_tokens,
-        &allowed.prefill_max_num_batched_tokens,
-    );
-    integers(section, "prefill_max_num_seqs", &mut space.prefill_max_num_seqs, &allowed.prefill_max_num_seqs);
-    integers(
-        section,
-        "decode_max_num_batched_tokens",
-        &mut space.decode_max_num_batched_tokens,
-        &allowed.decode_max_num_batched_tokens,
-    );
-    integers(section, "decode_max_num_seqs", &mut space.decode_max_num_seqs, &allowed.decode_max_num_seqs);
-    integers(
-        section,
-        "agg_max_num_batched_tokens",
-        &mut space.agg_max_num_batched_tokens,
-        &allowed.agg_max_num_batched_tokens,
-    );
-    integers(section, "agg_max_num_seqs", &mut space.agg_max_num_seqs, &allowed.agg_max_num_seqs);
+fn engine_knobs(section: &Section<'_>, space: &mut SearchSpace) {
+    integers(section, "prefill_max_num_batched_tokens", &mut space.prefill_max_num_batched_tokens);
+    integers(section, "prefill_max_num_seqs", &mut space.prefill_max_num_seqs);
+    integers(section, "decode_max_num_batched_tokens", &mut space.decode_max_num_batched_tokens);
+    integers(section, "decode_max_num_seqs", &mut space.decode_max_num_seqs);
+    integers(section, "agg_max_num_batched_tokens", &mut space.agg_max_num_batched_tokens);
+    integers(section, "agg_max_num_seqs", &mut space.agg_max_num_seqs);
 
     let least = space.backend.iter().map(|backend| least_block_size(*backend)).max().unwrap_or(1);
     section.integer("prefill_block_size", least..=u32::MAX).set(&mut space.prefill_block_size);
@@ -209,13 +193,13 @@ fn offload_knobs(section: &Section<'_>, space: &mut SearchSpace) {
     }
 }
 
-fn router_knobs(section: &Section<'_>, space: &mut SearchSpace, allowed: &SearchSpace) {
+fn router_knobs(section: &Section<'_>, space: &mut SearchSpace) {
     section.read("router_mode", |value| value.list(|entry| entry.policy(None))).set(&mut space.router_mode);
-    reals(section, "overlap_score_credit", &mut space.overlap_score_credit, &allowed.overlap_score_credit);
-    reals(section, "prefill_load_scale", &mut space.prefill_load_scale, &allowed.prefill_load_scale);
-    reals(section, "router_temperature", &mut space.router_temperature, &allowed.router_temperature);
-    reals(section, "host_cache_hit_weight", &mut space.host_cache_hit_weight, &allowed.host_cache_hit_weight);
-    reals(section, "disk_cache_hit_weight", &mut space.disk_cache_hit_weight, &allowed.disk_cache_hit_weight);
+    reals(section, "overlap_score_credit", &mut space.overlap_score_credit);
+    reals(section, "prefill_load_scale", &mut space.prefill_load_scale);
+    reals(section, "router_temperature", &mut space.router_temperature);
+    reals(section, "host_cache_hit_weight", &mut space.host_cache_hit_weight);
+    reals(section, "disk_cache_hit_weight", &mut space.disk_cache_hit_weight);
     space.active_decode_blocks_threshold =
         section.integer("active_decode_blocks_threshold", 0..=u32::MAX).optional();
     space.active_prefill_tokens_threshold =
@@ -255,18 +239,22 @@ fn planner_knobs(section: &Section<'_>, space: &mut SearchSpace) {
         .set(&mut space.load_predictor_candidates);
 }
 
-fn integers(section: &Section<'_>, key: &'static str, choices: &mut Vec<u32>, allowed: &[u32]) {
+/// Choices out of the defaults, which are all there are.
+fn integers(section: &Section<'_>, key: &'static str, choices: &mut Vec<u32>) {
+    let allowed = choices.clone();
     let choice = |entry: Value<'_>| {
         let integer = entry.integer(0..=u32::MAX)?;
-        entry.one_of(integer, allowed)
+        entry.one_of(integer, &allowed)
     };
     section.read(key, |value| value.list(choice)).set(choices);
 }
 
-fn reals(section: &Section<'_>, key: &'static str, choices: &mut Vec<f64>, allowed: &[f64]) {
+/// Choices out of the defaults, which are all there are.
+fn reals(section: &Section<'_>, key: &'static str, choices: &mut Vec<f64>) {
+    let allowed = choices.clone();
     let choice = |entry: Value<'_>| {
         let real = entry.float(Limit::NotNegative)?;
-        entry.one_of(real, allowed)
+        entry.one_of(real, &allowed)
     };
     section.read(key, |value| value.list(choice)).set(choices);
 }
@@ -325,11 +313,11 @@ fn check_bounds(section: &Section<'_>, goal: &OptimizationGoal) {
     let intended =
         |key| section.value("sla").is_some_and(|sla| sla.node().get(key).is_some_and(|node| !node.is_null()));
     let sufficient = intended("e2e_ms") || (intended("ttft_ms") && intended("itl_ms"));
-    let mut culprits: Vec<&str> = std::iter::once(&goal.target)
-        .chain(&goal.pareto_objectives)
-        .filter(|target| target.needs_sla())
-        .map(|target| name_of(*target))
-        .collect();
+    let pareto = goal.target == OptimizationTarget::Pareto;
+    let effective =
+        if pareto { goal.pareto_objectives.as_slice() } else { std::slice::from_ref(&goal.target) };
+    let mut culprits: Vec<&str> =
+        effective.iter().filter(|target| target.needs_sla()).map(|target| name_of(*target)).collect();
     culprits.sort_unstable();
     culprits.dedup();
     if !culprits.is_empty() && !sufficient {
@@ -338,10 +326,7 @@ fn check_bounds(section: &Section<'_>, goal: &OptimizationGoal) {
              `goal.sla.itl_ms`",
             culprits.join(", ")
         );
-        section.problem(
-            if goal.target == OptimizationTarget::Pareto { "pareto_objectives" } else { "target" },
-            message,
-        );
+        section.problem(if pareto { "pareto_objectives" } else { "target" }, message);
     }
     if goal.min_attainment.is_some() && bounds == Sla::default() {
         section.problem("min_attainment", "requires an SLA target: set a bound in `goal.sla`");

@@ -1,15 +1,13 @@
 //! Reads the `workload:` block, of a scenario or of a search.
 
 use super::numbers::Limit;
-use super::reader::{Named, Section, Value};
+use super::reader::{Section, Value};
 use super::scenario::{
     Arrival, ArrivalProcess, InlineRequest, TraceTimeUnit, WorkloadConfig, WorkloadSource, ZeroOutput,
 };
 use super::search::{KvLoadRatio, LoadShape, SearchTrace, SearchWorkload, SyntheticRequests};
-use super::workload::DEFAULT_TRACE_BLOCK_SIZE;
+use super::workload::{ArrivalKind, DEFAULT_TRACE_BLOCK_SIZE, TraceFormat};
 
-/// Keys that say how much load generated requests make; exactly one is given.
-const LOADS: [&str; 3] = ["request_rate", "concurrency", "kv_load_ratio"];
 /// Keys of generated requests only, beside the loads.
 const OF_SYNTHETIC: [&str; 3] = ["isl", "osl", "num_request_ratio"];
 
@@ -18,15 +16,19 @@ pub(super) fn scenario_workload(section: &Section<'_>) -> Option<WorkloadConfig>
     let block = Block::read(section);
     let requests =
         section.read("requests", |value| value.list(|request| inline_request(&request))).optional();
-    if section.has("kv_load_ratio") {
-        let message = "needs a search, which knows each candidate's cache; a scenario gives `concurrency`";
-        section.problem("kv_load_ratio", message);
-    }
+    let reason = "needs a search, which knows each candidate's cache; a scenario gives `concurrency`";
+    section.refuse("kv_load_ratio", reason);
     if section.has("requests") {
         block.refuse("is given beside `requests`, which stands for the whole workload", |origin| {
-            origin != Origin::Any && origin != Origin::TraceOrList
+            origin != Origin::TraceOrList
         });
-        for key in LOADS.iter().chain(&OF_SYNTHETIC).chain(&["trace_path"]).filter(|key| section.has(key)) {
+        for key in Kind::Scenario
+            .loads()
+            .iter()
+            .chain(&OF_SYNTHETIC)
+            .chain(&["trace_path"])
+            .filter(|key| section.has(key))
+        {
             section.problem(key, "is given beside `requests`, which stands for the whole workload");
         }
         return Some(WorkloadConfig {
@@ -42,9 +44,7 @@ pub(super) fn scenario_workload(section: &Section<'_>) -> Option<WorkloadConfig>
 
 /// Reads the workload of a search; `pareto` tells whether the goal is a frontier.
 pub(super) fn search_workload(section: &Section<'_>, pareto: bool) -> Option<SearchWorkload> {
-    if section.value("requests").is_some() {
-        section.problem("requests", "is for scenarios; a search takes `trace_path` or generated requests");
-    }
+    section.refuse("requests", "is for scenarios; a search takes `trace_path` or generated requests");
     Block::read(section).search_workload(Kind::Search { pareto })
 }
 
@@ -56,12 +56,17 @@ enum Kind {
 }
 
 impl Kind {
-    /// The keys of which one says how much load generated requests make.
-    fn loads(self) -> &'static str {
+    /// The keys that say how much load generated requests make; exactly one is given.
+    fn loads(self) -> &'static [&'static str] {
         match self {
-            Self::Scenario => "`request_rate` and `concurrency`",
-            Self::Search { .. } => "`request_rate`, `concurrency` and `kv_load_ratio`",
+            Self::Scenario => &["request_rate", "concurrency"],
+            Self::Search { .. } => &["request_rate", "concurrency", "kv_load_ratio"],
         }
+    }
+
+    fn one_of_loads(self) -> String {
+        let names: Vec<String> = self.loads().iter().map(|key| format!("`{key}`")).collect();
+        format!("exactly one of {}", names.join(" or "))
     }
 }
 
@@ -88,7 +93,6 @@ enum Origin {
     Trace,
     TraceOrList,
     Synthetic,
-    Any,
 }
 
 impl<'s, 'a> Block<'s, 'a> {
@@ -115,12 +119,10 @@ impl<'s, 'a> Block<'s, 'a> {
     fn refuse(&self, reason: &str, inert: impl Fn(Origin) -> bool) {
         let keys = [
             ("trace_block_size", Origin::TraceOrList, self.trace_block_size != DEFAULT_TRACE_BLOCK_SIZE),
-            ("replay_concurrency", Origin::TraceOrList, self.replay_concurrency.is_some()),
             ("arrival_speedup_ratio", Origin::TraceOrList, self.arrival_speedup_ratio != 1.0),
             ("trace_time_unit", Origin::Trace, self.trace_time_unit != TraceTimeUnit::Ms),
             ("max_requests", Origin::Trace, self.max_requests.is_some()),
             ("zero_output", Origin::Trace, self.zero_output != ZeroOutput::Drop),
-            ("strict", Origin::Any, self.strict),
             ("arrival", Origin::Synthetic, self.arrival != Arrival::default()),
             ("shared_prefix_ratio", Origin::Synthetic, self.shared_prefix_ratio != 0.0),
             ("num_prefix_groups", Origin::Synthetic, self.num_prefix_groups != 0),
@@ -135,14 +137,14 @@ impl<'s, 'a> Block<'s, 'a> {
     }
 
     fn search_workload(&self, kind: Kind) -> Option<SearchWorkload> {
-        let load = if self.section.has("trace_path") { self.trace() } else { self.synthetic(kind) };
+        let load = if self.section.has("trace_path") { self.trace(kind) } else { self.synthetic(kind) };
         Some(SearchWorkload { load: load?, strict: self.strict })
     }
 
-    fn trace(&self) -> Option<LoadShape> {
+    fn trace(&self, kind: Kind) -> Option<LoadShape> {
         let section = self.section;
         let path = section.read("trace_path", |value| value.path()).required();
-        for key in OF_SYNTHETIC.iter().chain(&LOADS).filter(|key| section.has(key)) {
+        for key in OF_SYNTHETIC.iter().chain(kind.loads()).filter(|key| section.has(key)) {
             section.problem(key, "is for generated requests and is given beside `trace_path`");
         }
         self.refuse("is for generated requests and has no effect on a trace", |origin| {
@@ -170,9 +172,16 @@ impl<'s, 'a> Block<'s, 'a> {
         let ratio = section.float("num_request_ratio", Limit::Positive).required();
         let request_rate = section.float("request_rate", Limit::Positive).optional();
         let concurrency = section.integer("concurrency", 1..=u32::MAX).optional();
-        let kv_load_ratio = section.read("kv_load_ratio", |value| kv_load_ratio(&value)).optional();
+        let kv_load_ratio = match kind {
+            Kind::Scenario => None,
+            Kind::Search { .. } => section.read("kv_load_ratio", |value| kv_load_ratio(&value)).optional(),
+        };
         self.check_synthetic();
-        self.check_loads(kind, kv_load_ratio)?;
+        let load = self.only_load(kind);
+        if matches!(kv_load_ratio, Some(KvLoadRatio::Range(_))) && kind == (Kind::Search { pareto: false }) {
+            let message = "a range is only allowed when `goal.target` is `pareto`; give one number";
+            section.problem("kv_load_ratio", message);
+        }
         let requests = SyntheticRequests {
             isl: isl?,
             osl: osl?,
@@ -182,57 +191,54 @@ impl<'s, 'a> Block<'s, 'a> {
             turns_per_session: self.turns_per_session,
             inter_turn_delay_ms: self.inter_turn_delay_ms,
         };
-        if let Some(request_rate) = request_rate {
-            self.check_count(&requests, request_rate);
-            return Some(LoadShape::Rate { request_rate, arrival: self.arrival, requests });
-        }
-        if let Some(concurrency) = concurrency {
-            self.check_count(&requests, f64::from(concurrency));
-            return Some(LoadShape::Concurrency { concurrency, requests });
-        }
-        let whole_range = KvLoadRatio::Range([0.0, 1.0]);
-        let kv_load_ratio = if section.has("kv_load_ratio") { kv_load_ratio? } else { whole_range };
-        Some(LoadShape::KvLoad { kv_load_ratio, requests })
+        Some(match load? {
+            "request_rate" => {
+                let request_rate = request_rate?;
+                self.check_count(&requests, request_rate);
+                LoadShape::Rate { request_rate, arrival: self.arrival, requests }
+            }
+            "concurrency" => {
+                let concurrency = concurrency?;
+                self.check_count(&requests, f64::from(concurrency));
+                LoadShape::Concurrency { concurrency, requests }
+            }
+            _ => {
+                let whole_range = KvLoadRatio::Range([0.0, 1.0]);
+                let given = section.has("kv_load_ratio");
+                LoadShape::KvLoad {
+                    kv_load_ratio: if given { kv_load_ratio? } else { whole_range },
+                    requests,
+                }
+            }
+        })
     }
 
-    /// Exactly one load; a frontier may leave it out and then searches the whole range of KV loads.
-    fn check_loads(&self, kind: Kind, kv_load_ratio: Option<KvLoadRatio>) -> Option<()> {
+    /// The one load that is given; a frontier may leave it out and then searches KV loads.
+    fn only_load(&self, kind: Kind) -> Option<&'static str> {
         let section = self.section;
-        let given: Vec<&str> = LOADS.into_iter().filter(|key| section.has(key)).collect();
+        let given: Vec<&'static str> = kind.loads().iter().copied().filter(|key| section.has(key)).collect();
         match given.as_slice() {
-            [] if kind == (Kind::Search { pareto: true }) => {}
+            [only] => Some(*only),
+            [] if kind == (Kind::Search { pareto: true }) => Some("kv_load_ratio"),
             [] => {
-                let loads = kind.loads();
-                section.own_problem(format!(
-                    "exactly one of {loads} is needed, or a `trace_path`, but none is given"
-                ));
-                return None;
+                let one = kind.one_of_loads();
+                section.own_problem(format!("{one} is needed, or a `trace_path`, but none is given"));
+                None
             }
-            [_] => {}
             [first, rest @ ..] => {
                 for key in rest {
-                    let message =
-                        format!("given beside `{first}`, but exactly one of {} may be set", kind.loads());
+                    let message = format!("given beside `{first}`, but {} may be set", kind.one_of_loads());
                     section.problem(key, message);
                 }
-                return None;
+                None
             }
         }
-        if matches!(kv_load_ratio, Some(KvLoadRatio::Range(_))) && kind == (Kind::Search { pareto: false }) {
-            let message = "a range is only allowed when `goal.target` is `pareto`; give one number";
-            section.problem("kv_load_ratio", message);
-        }
-        (kind != Kind::Scenario || !section.has("kv_load_ratio")).then_some(())
     }
 
     fn check_synthetic(&self) {
         let section = self.section;
         if self.replay_concurrency.is_some() {
             section.problem("replay_concurrency", "is for traces; generated requests take `concurrency`");
-        }
-        if self.strict {
-            section
-                .problem("strict", "is for traces; nothing is repaired or dropped among generated requests");
         }
         self.refuse("is for traces and has no effect on generated requests", |origin| {
             matches!(origin, Origin::Trace | Origin::TraceOrList)
@@ -261,15 +267,6 @@ impl<'s, 'a> Block<'s, 'a> {
     }
 }
 
-#[derive(Clone, Copy)]
-enum TraceFormat {
-    Mooncake,
-}
-
-impl Named for TraceFormat {
-    const NAMES: &'static [(&'static str, Self)] = &[("mooncake", Self::Mooncake)];
-}
-
 fn kv_load_ratio(value: &Value<'_>) -> Option<KvLoadRatio> {
     if !value.is_list() {
         return value.float(Limit::NotNegative).map(KvLoadRatio::Fixed);
@@ -295,31 +292,18 @@ fn kv_load_ratio(value: &Value<'_>) -> Option<KvLoadRatio> {
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Process {
-    Fixed,
-    Poisson,
-    Gamma,
-    Burst,
-}
-
-impl Named for Process {
-    const NAMES: &'static [(&'static str, Self)] =
-        &[("fixed", Self::Fixed), ("poisson", Self::Poisson), ("gamma", Self::Gamma), ("burst", Self::Burst)];
-}
-
 fn arrival(section: &Section<'_>) -> Option<Arrival> {
     let defaults = Arrival::default();
     let process = section.choice("process").required();
     let seed = section.integer("seed", 0..=u64::MAX).or(defaults.seed);
-    if section.has("smoothness") && process.is_some_and(|process| process != Process::Gamma) {
+    if section.has("smoothness") && process.is_some_and(|process| process != ArrivalKind::Gamma) {
         section.problem("smoothness", "belongs to `process: gamma`");
     }
     let process = match process? {
-        Process::Fixed => ArrivalProcess::Fixed,
-        Process::Poisson => ArrivalProcess::Poisson,
-        Process::Burst => ArrivalProcess::Burst,
-        Process::Gamma => {
+        ArrivalKind::Fixed => ArrivalProcess::Fixed,
+        ArrivalKind::Poisson => ArrivalProcess::Poisson,
+        ArrivalKind::Burst => ArrivalProcess::Burst,
+        ArrivalKind::Gamma => {
             ArrivalProcess::Gamma { smoothness: section.float("smoothness", Limit::Positive).required()? }
         }
     };

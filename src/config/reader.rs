@@ -3,7 +3,7 @@
 //! A [`Section`] is a mapping that is being read: every key that is asked for counts as known, and what is left over at
 //! the end is reported. Asking gives a [`Read`], which still has to be told what an absent key means.
 
-use std::cell::RefCell;
+use std::cell::{LazyCell, RefCell};
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
@@ -13,6 +13,7 @@ use super::hints::{nearest, odd_characters};
 use super::numbers::{self, Limit};
 use super::presets::Preset;
 use super::scenario::PolicyConfig;
+use super::schema::Composite;
 use super::tree::{Content, Entry, Meaning, Node, Span};
 use super::yaml::join;
 
@@ -26,17 +27,18 @@ pub(super) struct Reader<'a> {
     /// The file as messages name it.
     file: String,
     /// All key paths that this kind of document knows, to tell where a stray key belongs.
-    known_paths: &'a [String],
+    known_paths: LazyCell<Vec<String>, fn() -> Vec<String>>,
 }
 
 impl<'a> Reader<'a> {
-    pub(super) fn new(origin: &'a Path, known_paths: &'a [String]) -> Self {
+    /// A reader of the file `origin`; `known_paths` is called when a key turns out to be unknown.
+    pub(super) fn new(origin: &'a Path, known_paths: fn() -> Vec<String>) -> Self {
         Self {
             problems: RefCell::default(),
             asked: RefCell::default(),
             folder: origin.parent().unwrap_or(Path::new("")),
             file: origin.display().to_string(),
-            known_paths,
+            known_paths: LazyCell::new(known_paths),
         }
     }
 
@@ -141,21 +143,15 @@ impl<'a> Value<'a> {
     }
 
     /// A preset by its name.
-    pub(super) fn preset<T>(&self, presets: &[Preset<T>]) -> Option<Preset<T>>
-    where
-        T: Copy,
-    {
-        let names = || presets.iter().filter_map(|preset| preset.name);
+    pub(super) fn preset<T: Composite>(&self) -> Option<Preset<T>> {
+        let names = T::PRESETS.iter().filter_map(|preset| preset.name);
         let Some((Meaning::Text, text)) = self.meaning() else {
-            return self.wrong(format!(
-                "{} is neither a preset nor a mapping; presets: {}",
-                self.node.shown(),
-                listed(names())
-            ));
+            let (shown, names) = (self.node.shown(), listed(names));
+            return self.wrong(format!("{shown} is neither a preset nor a mapping; presets: {names}"));
         };
-        match presets.iter().find(|preset| preset.name == Some(text)) {
+        match T::PRESETS.iter().find(|preset| preset.name == Some(text)) {
             Some(preset) => Some(preset.clone()),
-            None => self.wrong(unknown_choice(self.node, text, names().collect::<Vec<_>>().into_iter())),
+            None => self.wrong(unknown_choice(self.node, text, names)),
         }
     }
 
@@ -349,6 +345,14 @@ impl<'a> Section<'a> {
         self.known.borrow_mut().push(key);
         let entry = self.entries.iter().find(|entry| entry.key == key)?;
         Some(Value { reader: self.reader, node: &entry.value, path: join(&self.path, key) })
+    }
+
+    /// Refuses a key that belongs to another kind of document.
+    pub(super) fn refuse(&self, key: &'static str, reason: &str) {
+        self.known.borrow_mut().push(key);
+        if self.entries.iter().any(|entry| entry.key == key) {
+            self.problem(key, reason);
+        }
     }
 
     /// Whether a key has a value other than null.

@@ -5,12 +5,15 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
 
+use super::schema::{self, PlannerForm};
 use super::workload::WorkloadForm;
 
 /// One deployment under one workload.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
 pub struct Scenario {
     /// The root of every random stream of the run.
+    #[schemars(default = "default_seed")]
     pub seed: u64,
     /// What serves.
     pub deployment: Deployment,
@@ -19,29 +22,43 @@ pub struct Scenario {
     /// The bounds a request has to meet to count as good.
     pub sla: Option<Sla>,
     /// The run stops before the first event later than this; events at exactly this time still happen.
+    #[schemars(extend("exclusiveMinimum" = 0.0))]
     pub max_sim_time_ms: Option<f64>,
 }
 
 /// What serves the requests.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
 pub struct Deployment {
     /// One pool or two.
     pub mode: DeploymentMode,
     /// How requests are spread over the workers of a pool.
+    #[schemars(default = "default_router")]
     pub router: PolicyConfig,
     /// The autoscaler, if any.
+    #[schemars(with = "Option<PlannerForm>")]
     pub planner: Option<PolicyConfig>,
-    /// The only pool of [`DeploymentMode::Agg`].
+    /// The only pool of `mode: agg`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agg: Option<Pool>,
-    /// The prefill pool of [`DeploymentMode::Disagg`].
+    /// The prefill pool of `mode: disagg`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prefill: Option<Pool>,
-    /// The decode pool of [`DeploymentMode::Disagg`].
+    /// The decode pool of `mode: disagg`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decode: Option<Pool>,
     /// How KV blocks travel from prefill to decode workers.
+    #[schemars(default)]
     pub kv_transfer: KvTransfer,
+}
+
+/// The seed of a scenario that gives none.
+pub(super) fn default_seed() -> u64 {
+    1
+}
+
+pub(super) fn default_router() -> PolicyConfig {
+    PolicyConfig::named(DEFAULT_ROUTER)
 }
 
 /// Whether prefill and decode share workers.
@@ -117,20 +134,39 @@ impl Serialize for Brief<'_> {
 }
 
 /// The workers of one role; all alike.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields, default)]
 pub struct Pool {
     /// Workers present at the start.
+    #[schemars(range(min = 1))]
     pub workers: u32,
     /// Attention-data-parallel ranks per worker.
+    #[schemars(range(min = 1))]
     pub dp_size: u32,
     /// GPUs per rank.
+    #[schemars(range(min = 1))]
     pub tensor_parallel_size: u32,
     /// How long a worker that is added later takes to start, in seconds.
+    #[schemars(range(min = 0.0))]
     pub startup_time_s: f64,
     /// The engine that each rank runs.
     pub engine: EngineOptions,
     /// How long its passes take.
     pub timing: TimingConfig,
+}
+
+impl Default for Pool {
+    /// One worker of one GPU.
+    fn default() -> Self {
+        Self {
+            workers: 1,
+            dp_size: 1,
+            tensor_parallel_size: 1,
+            startup_time_s: 0.0,
+            engine: EngineOptions::default(),
+            timing: TimingConfig::default(),
+        }
+    }
 }
 
 impl Pool {
@@ -150,23 +186,29 @@ pub enum CapacitySource {
 }
 
 /// Options of one engine rank, under the names and with the defaults of the reference.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields, default, transform = schema::engine)]
 pub struct EngineOptions {
     /// Whose scheduler is modelled.
     pub backend: Backend,
     /// Tokens per KV block.
+    #[schemars(range(min = 1))]
     pub block_size: u32,
     /// KV blocks per rank.
     #[serde(skip_serializing_if = "is_zero")]
+    #[schemars(range(min = 1))]
     pub num_gpu_blocks: u32,
     /// Where that number comes from.
     #[serde(skip)]
     pub capacity_source: CapacitySource,
     /// Requests that may run at a time; `None` is unbounded.
+    #[schemars(range(min = 1))]
     pub max_num_seqs: Option<u32>,
     /// Tokens that one pass may compute; `None` is unbounded.
+    #[schemars(range(min = 1))]
     pub max_num_batched_tokens: Option<u32>,
     /// Longest sequence in tokens, prompt and output together.
+    #[schemars(range(min = 1))]
     pub max_model_len: Option<u32>,
     /// Whether finished blocks may be reused by later prompts.
     pub enable_prefix_caching: bool,
@@ -177,14 +219,18 @@ pub struct EngineOptions {
     /// Which unreferenced block goes first.
     pub kv_eviction_policy: KvEvictionPolicy,
     /// Divides every pass; 1 changes nothing.
+    #[schemars(range(min = 0.0))]
     pub speedup_ratio: f64,
     /// Divides the decode part of a pass beside `speedup_ratio`.
+    #[schemars(range(min = 0.0))]
     pub decode_speedup_ratio: f64,
     /// Prefill is scheduled in every n-th pass of a data-parallel group only.
+    #[schemars(range(min = 1))]
     pub prefill_schedule_interval: u32,
     /// Decode passes between two prefill passes (SGLang).
     pub prefill_decode_interval: u32,
     /// Draft tokens per step of speculative decoding.
+    #[schemars(range(min = 1, max = 5))]
     pub aic_nextn: Option<u32>,
     /// Acceptance rate of each draft token.
     pub aic_nextn_accept_rates: Option<Vec<f64>>,
@@ -193,9 +239,16 @@ pub struct EngineOptions {
     /// Whether the pass that completes a prompt is also charged a decode step for that request.
     pub first_token_decode: bool,
     /// Share of GPU memory the engine may use; sizes the KV cache when a memory model does.
+    #[schemars(extend("exclusiveMinimum" = 0.0, "maximum" = 1.0))]
     pub gpu_memory_utilization: f64,
     /// SGLang's own options.
     pub sglang: SglangOptions,
+}
+
+impl Default for EngineOptions {
+    fn default() -> Self {
+        Self::for_backend(Backend::Vllm)
+    }
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands out references")]
@@ -272,17 +325,22 @@ pub enum KvEvictionPolicy {
 }
 
 /// Options that only an SGLang-like engine has.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields, default)]
 pub struct SglangOptions {
     /// Order of the waiting queue.
     pub schedule_policy: SglangSchedulePolicy,
     /// Prompt tokens that one prefill pass may take.
+    #[schemars(range(min = 1))]
     pub max_prefill_tokens: u32,
     /// Longest chunk of a prompt.
+    #[schemars(range(min = 1))]
     pub chunked_prefill_size: u32,
     /// Output tokens an admission sets aside at most.
+    #[schemars(range(min = 1))]
     pub clip_max_new_tokens: u32,
     /// Scales the share of its output that a running request is assumed to still need.
+    #[schemars(extend("exclusiveMinimum" = 0.0))]
     pub schedule_conservativeness: f64,
 }
 
@@ -309,16 +367,20 @@ pub enum SglangSchedulePolicy {
 }
 
 /// What prices a pass.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 #[serde(tag = "model", rename_all = "lowercase")]
+#[schemars(deny_unknown_fields)]
 pub enum TimingConfig {
     /// The reference's built-in polynomial.
+    #[default]
     Polynomial,
     /// A constant for each phase.
     Fixed {
         /// A pass with prompt tokens, in milliseconds.
+        #[schemars(range(min = 0.0))]
         prefill_ms: f64,
         /// A pass with decoding requests, in milliseconds.
+        #[schemars(range(min = 0.0))]
         decode_ms: f64,
     },
     /// A measured grid.
@@ -335,20 +397,26 @@ pub enum TimingConfig {
         /// Backend version; the newest trustworthy one when absent.
         backend_version: Option<String>,
         /// Tensor parallelism of the experts.
+        #[schemars(range(min = 1))]
         moe_tp: Option<u32>,
         /// Expert parallelism.
+        #[schemars(range(min = 1))]
         moe_ep: Option<u32>,
     },
 }
 
 /// How KV blocks travel from prefill to decode workers.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields, default)]
 pub struct KvTransfer {
     /// Fixed delay, counted only where there is no bandwidth, in milliseconds.
+    #[schemars(range(min = 0.0))]
     pub latency_ms: f64,
     /// Link bandwidth in 1e9 bytes per second.
+    #[schemars(extend("exclusiveMinimum" = 0.0))]
     pub bandwidth_gbps: Option<f64>,
     /// KV bytes of one token.
+    #[schemars(range(min = 1))]
     pub bytes_per_token: Option<u64>,
     /// Which tokens travel.
     pub timing: KvTransferTiming,
@@ -376,13 +444,17 @@ pub enum KvTransferTiming {
 }
 
 /// The bounds a completed request has to meet, all that are set, each inclusive.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
 pub struct Sla {
     /// Time to first token, in milliseconds.
+    #[schemars(extend("exclusiveMinimum" = 0.0))]
     pub ttft_ms: Option<f64>,
     /// Mean gap between tokens, in milliseconds.
+    #[schemars(extend("exclusiveMinimum" = 0.0))]
     pub itl_ms: Option<f64>,
     /// Arrival to last token, in milliseconds.
+    #[schemars(extend("exclusiveMinimum" = 0.0))]
     pub e2e_ms: Option<f64>,
 }
 

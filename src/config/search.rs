@@ -3,6 +3,7 @@
 //! Every list holds at least one choice; one choice pins the knob, several let the search try them. Serialising any of
 //! these types gives the form in which a configuration file writes it.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::presets::{
@@ -13,23 +14,28 @@ use super::scenario::{
     Arrival, Backend, DeploymentMode, KvTransfer, PolicyConfig, Sla, TimingConfig, TraceTimeUnit,
     WorkloadConfig, ZeroOutput,
 };
+use super::schema;
 use super::workload::WorkloadForm;
 
 /// What to search for, over what, for which traffic, and with how much effort.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
 pub struct SmartSearchConfig {
     /// The knobs and their choices.
     pub search_space: SearchSpace,
     /// The traffic to serve.
     pub workload: SearchWorkload,
     /// What makes one deployment better than another.
+    #[schemars(default)]
     pub goal: OptimizationGoal,
     /// The effort.
+    #[schemars(default)]
     pub sweep: SweepConfig,
 }
 
 /// The knobs of a deployment and their choices.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields, default = "SearchSpace::unnamed", transform = schema::search_space)]
 pub struct SearchSpace {
     /// One branch of the search each, in this order, without duplicates.
     pub deployment_mode: Vec<DeploymentMode>,
@@ -46,18 +52,24 @@ pub struct SearchSpace {
     /// What prices a pass; a profile without fields of its own follows the model, hardware, backend and shape.
     pub timing: TimingConfig,
     /// KV blocks per rank; absent: from the memory model.
+    #[schemars(range(min = 1))]
     pub num_gpu_blocks: Option<u32>,
     /// GPUs that a deployment may use in all.
+    #[schemars(range(min = 1))]
     pub gpu_budget: u32,
     /// GPUs that it has to use at least.
+    #[schemars(range(min = 1))]
     pub min_gpu_budget: Option<u32>,
     /// Fewest replicas a planner may scale down to.
     pub min_endpoint: Option<u32>,
     /// Longest sequence in tokens that must fit in one rank's cache; the model's own limit when absent.
+    #[schemars(range(min = 1))]
     pub context_length: Option<u32>,
     /// Seconds a worker that is added later takes to start; instantly when absent.
+    #[schemars(range(min = 0.0))]
     pub startup_time: Option<f64>,
     /// Draft tokens per step of speculative decoding.
+    #[schemars(range(min = 1, max = 5))]
     pub aic_nextn: Option<u32>,
     /// How KV blocks travel in disaggregated candidates.
     pub kv_transfer: KvTransfer,
@@ -67,8 +79,10 @@ pub struct SearchSpace {
     /// Running requests per rank of prefill workers.
     pub prefill_max_num_seqs: Vec<u32>,
     /// Tokens per KV block of prefill workers.
+    #[schemars(range(min = 1))]
     pub prefill_block_size: u32,
     /// Share of GPU memory that prefill workers may use.
+    #[schemars(extend("exclusiveMinimum" = 0.0, "maximum" = 1.0))]
     pub prefill_gpu_memory_utilization: f64,
     /// Whether prefill workers reuse finished blocks.
     pub prefill_enable_prefix_caching: bool,
@@ -77,8 +91,10 @@ pub struct SearchSpace {
     /// Running requests per rank of decode workers.
     pub decode_max_num_seqs: Vec<u32>,
     /// Tokens per KV block of decode workers.
+    #[schemars(range(min = 1))]
     pub decode_block_size: u32,
     /// Share of GPU memory that decode workers may use.
+    #[schemars(extend("exclusiveMinimum" = 0.0, "maximum" = 1.0))]
     pub decode_gpu_memory_utilization: f64,
     /// Whether decode workers reuse finished blocks.
     pub decode_enable_prefix_caching: bool,
@@ -87,8 +103,10 @@ pub struct SearchSpace {
     /// Running requests per rank of aggregated workers.
     pub agg_max_num_seqs: Vec<u32>,
     /// Tokens per KV block of aggregated workers.
+    #[schemars(range(min = 1))]
     pub agg_block_size: u32,
     /// Share of GPU memory that aggregated workers may use.
+    #[schemars(extend("exclusiveMinimum" = 0.0, "maximum" = 1.0))]
     pub agg_gpu_memory_utilization: f64,
     /// Whether aggregated workers reuse finished blocks.
     pub agg_enable_prefix_caching: bool,
@@ -96,12 +114,16 @@ pub struct SearchSpace {
     /// Blocks of host memory for KV offload; 0 is none. Above 0 it is valid but not built.
     pub num_g2_blocks: u32,
     /// KV bytes of one token, for host offload.
+    #[schemars(range(min = 1))]
     pub kv_bytes_per_token: Option<u64>,
     /// GPU to host bandwidth in 1e9 bytes per second.
+    #[schemars(extend("exclusiveMinimum" = 0.0))]
     pub bandwidth_g1_to_g2_gbps: Option<f64>,
     /// Host to GPU bandwidth in 1e9 bytes per second.
+    #[schemars(extend("exclusiveMinimum" = 0.0))]
     pub bandwidth_g2_to_g1_gbps: Option<f64>,
     /// Blocks moved at a time by host offload.
+    #[schemars(range(min = 1))]
     pub offload_batch_size: Option<u32>,
 
     /// Routers to try; fields beside a policy's name are its own.
@@ -122,6 +144,7 @@ pub struct SearchSpace {
     /// Admission threshold; accepted without `kv_router` only, where it has no effect.
     pub active_prefill_tokens_threshold: Option<u32>,
     /// Admission threshold; accepted without `kv_router` only, where it has no effect.
+    #[schemars(range(min = 0.0))]
     pub active_prefill_tokens_threshold_frac: Option<f64>,
     /// Turns admission control off; accepted without `kv_router` only, where it has no effect.
     pub no_admission_control: bool,
@@ -137,6 +160,11 @@ pub struct SearchSpace {
 }
 
 impl SearchSpace {
+    /// The defaults that do not depend on the model or the hardware.
+    fn unnamed() -> Self {
+        Self::with_defaults("", "")
+    }
+
     /// Everything at its default for a model on some hardware.
     ///
     /// The defaults of the list knobs for batching and routing are also the only choices they have.
@@ -208,8 +236,9 @@ impl SearchSpace {
 }
 
 /// A pinned parallel layout.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(untagged)]
+#[schemars(deny_unknown_fields)]
 pub enum ParallelConfig {
     /// Of an aggregated deployment.
     Agg(Shape),
@@ -223,20 +252,31 @@ pub enum ParallelConfig {
 }
 
 /// How one role's workers are split over GPUs, and how many there are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
 pub struct Shape {
     /// Tensor parallelism of attention: GPUs per rank.
+    #[schemars(range(min = 1))]
     pub tp: u32,
     /// Attention-data-parallel ranks per worker.
+    #[schemars(default = "one", range(min = 1))]
     pub attention_dp: u32,
     /// Tensor parallelism of the experts.
+    #[schemars(default = "one", range(min = 1))]
     pub moe_tp: u32,
     /// Expert parallelism.
+    #[schemars(default = "one", range(min = 1))]
     pub moe_ep: u32,
     /// Pipeline parallelism.
+    #[schemars(default = "one", range(min = 1))]
     pub pp: u32,
     /// Workers.
+    #[schemars(default = "one", range(min = 1))]
     pub replicas: u32,
+}
+
+fn one() -> u32 {
+    1
 }
 
 /// The traffic of a search.
@@ -318,7 +358,7 @@ pub struct SyntheticRequests {
 }
 
 /// Share of a candidate's KV cache to fill; above 1 oversubscribes it.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum KvLoadRatio {
     /// The same for every candidate.
@@ -350,7 +390,8 @@ impl SyntheticRequests {
 }
 
 /// What makes one deployment better than another.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields, default)]
 pub struct OptimizationGoal {
     /// The figure to optimise.
     pub target: OptimizationTarget,
@@ -358,8 +399,10 @@ pub struct OptimizationGoal {
     pub sla: Option<Sla>,
     /// The objectives of a Pareto goal, distinct and at least two; empty for any other goal.
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Option<Vec<OptimizationTarget>>")]
     pub pareto_objectives: Vec<OptimizationTarget>,
     /// Share of injected requests that must meet the bounds for a candidate to count, 0 to 1.
+    #[schemars(extend("exclusiveMinimum" = 0.0, "maximum" = 1.0))]
     pub min_attainment: Option<f64>,
 }
 
@@ -375,7 +418,7 @@ impl Default for OptimizationGoal {
 }
 
 /// A figure to optimise.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OptimizationTarget {
     /// Output tokens per second.
@@ -402,19 +445,25 @@ impl OptimizationTarget {
 }
 
 /// How much effort a search makes.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields, default, transform = schema::sweep)]
 pub struct SweepConfig {
     /// Rounds per branch.
+    #[schemars(range(min = 1))]
     pub max_rounds: u32,
     /// Replays of a round that may run at the same time; never changes the answer.
+    #[schemars(range(min = 1))]
     pub parallel_evals: u32,
     /// Successful new replays that make a round; as many as `parallel_evals` unless given.
+    #[schemars(with = "Option<u32>", range(min = 1))]
     pub candidates_per_round: u32,
     /// Seed of every sampler.
     pub random_seed: u64,
     /// Wall-clock limit of one replay in seconds; `None` is none.
+    #[schemars(extend("exclusiveMinimum" = 0.0))]
     pub max_eval_seconds: Option<f64>,
     /// Passes that one replay may simulate: a limit that does not depend on the machine.
+    #[schemars(range(min = 1))]
     pub max_eval_passes: Option<u64>,
     /// What suggests the points to try.
     #[serde(serialize_with = "PolicyConfig::serialize_one_briefly")]
@@ -445,10 +494,13 @@ impl Default for SweepConfig {
 pub const DEFAULT_SAMPLER: &str = "random";
 
 /// The first rounds look at a part of the workload only.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
 pub struct Fidelity {
     /// How many rounds.
+    #[schemars(range(min = 1))]
     pub rounds: u32,
     /// Share of the requests that they replay, above 0 and below 1.
+    #[schemars(extend("exclusiveMinimum" = 0.0, "exclusiveMaximum" = 1.0))]
     pub request_fraction: f64,
 }

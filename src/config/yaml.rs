@@ -11,7 +11,7 @@ use serde_yaml::FlowSeq;
 use serde_yaml::granit_parser::{Event, Options, Parser, ScalarStyle, ScanError, Span as Stretch, StrInput};
 
 use super::diagnostics::Problem;
-use super::hints::odd_characters;
+use super::hints::{looks_like_syntax, odd_characters};
 use super::tree::{Content, Entry, Node, Scalar, Span};
 
 /// Values that aliases may stand for in all.
@@ -227,9 +227,18 @@ impl<'a> Builder<'a> {
             start,
             end: start,
         };
-        let line = self.text.lines().nth(marker.line().saturating_sub(1)).unwrap_or_default();
-        let odd = odd_characters(line).map_or(String::new(), |odd| format!("; the line has {odd}"));
-        self.problem(span, "", &format!("not valid YAML: {}{odd}", error.info()));
+        let message = format!("not valid YAML: {}{}", error.info(), self.look_alikes(marker.line()));
+        self.problem(span, "", &message);
+    }
+
+    /// Names what looks like YAML's own characters on the last line with such, up to `line`.
+    fn look_alikes(&self, line: usize) -> String {
+        let lines: Vec<&str> = self.text.lines().take(line).collect();
+        let Some(index) = lines.iter().rposition(|line| line.contains(looks_like_syntax)) else {
+            return String::new();
+        };
+        let odd = odd_characters(lines[index]).unwrap_or_default();
+        format!("; line {} has {odd}", index + 1)
     }
 }
 

@@ -1,6 +1,13 @@
 //! Behaviour of the whole, one file per theme.
 mod cli;
 mod cli_command;
+mod config;
+mod config_bad_inputs;
+mod config_print;
+mod config_scenario;
+mod config_schema;
+mod config_search;
+mod config_yaml;
 mod layers;
 mod report;
 mod report_oracle;
