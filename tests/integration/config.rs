@@ -28,7 +28,8 @@ workload:
 ";
 
 pub(crate) fn load(text: &str, overrides: &[&str]) -> Result<Document, Diagnostics> {
-    let overrides: Vec<Override> = overrides.iter().map(|change| change.parse().unwrap()).collect();
+    let overrides: Vec<Override> =
+        overrides.iter().map(|change| change.parse().expect("is a key path with a value")).collect();
     config::load(text, Path::new("folder/test.yaml"), &overrides)
 }
 

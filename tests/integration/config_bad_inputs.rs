@@ -6,7 +6,7 @@ use spica::config::{self, Diagnostics, Document};
 
 fn load(name: &str) -> Result<Document, Diagnostics> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/bad-inputs").join(name);
-    let text = std::fs::read_to_string(path).unwrap();
+    let text = std::fs::read_to_string(path).expect("is part of the repository");
     config::load(&text, Path::new(name), &[])
 }
 

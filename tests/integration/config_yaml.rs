@@ -45,12 +45,11 @@ workload: {trace_path: a}
 ";
     assert!(load(text, &[]).is_ok());
 
-    let mut bomb = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n");
-    for level in 1..9 {
-        let below = format!("*a{}", level - 1);
-        let items = vec![below.as_str(); 10].join(", ");
-        bomb.push_str(&format!("a{level}: &a{level} [{items}]\n"));
-    }
+    let level = |level: usize| {
+        let items = if level == 0 { "x, ".repeat(10) } else { format!("*a{}, ", level - 1).repeat(10) };
+        format!("a{level}: &a{level} [{items}]\n")
+    };
+    let bomb: String = (0..9).map(level).collect();
     let found = problems(&bomb, &[]);
     assert!(found[0].contains("aliases") && found[0].contains("10000 values"), "{}", found[0]);
 
