@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::config::Override;
+use crate::config::scenario::TraceTimeUnit;
+use crate::workload::generate::{Conversation, Sine, ToolAgent};
 
 /// Finds the deployment of a language model that serves a given traffic best.
 ///
@@ -63,7 +65,7 @@ pub(super) struct SearchArguments {
     #[arg(long, value_name = "DIR")]
     pub(super) output_dir: Option<PathBuf>,
     /// Replays that run at the same time; never changes the answer [default: one per core, at most
-    /// sweep.parallel_evals]
+    /// `sweep.parallel_evals`]
     #[arg(long, value_name = "N")]
     pub(super) threads: Option<NonZeroUsize>,
     /// Go on where an interrupted search stopped
@@ -101,4 +103,93 @@ pub(super) struct Overrides {
 }
 
 #[derive(Debug, Subcommand)]
-pub(super) enum TraceCommand {}
+pub(super) enum TraceCommand {
+    /// Print what is in a trace: rows, span, rate, lengths, and how much of its prompts could be reused
+    Stats(StatsArguments),
+    /// Write a seeded trace to standard output: the same options give the same bytes
+    #[command(subcommand)]
+    Generate(GenerateCommand),
+}
+
+#[derive(Debug, Args)]
+pub(super) struct StatsArguments {
+    /// Mooncake JSONL, plain or gzip
+    pub(super) file: PathBuf,
+    /// Tokens that one hash id stands for
+    #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) block_size: u32,
+    /// Unit of its time stamps
+    #[arg(long, value_enum, default_value_t = TimeUnit::Ms)]
+    pub(super) time_unit: TimeUnit,
+    /// Only the first rows
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) max_requests: Option<u32>,
+}
+
+/// Unit of a trace's time stamps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum TimeUnit {
+    /// Milliseconds
+    Ms,
+    /// Seconds
+    S,
+}
+
+impl From<TimeUnit> for TraceTimeUnit {
+    fn from(unit: TimeUnit) -> Self {
+        match unit {
+            TimeUnit::Ms => Self::Ms,
+            TimeUnit::S => Self::S,
+        }
+    }
+}
+
+/// The generators. Their defaults are those of the library.
+#[derive(Debug, Subcommand)]
+pub(super) enum GenerateCommand {
+    /// Chat sessions whose turns share their history
+    Conversation {
+        /// Rows to write
+        #[arg(long, default_value_t = Conversation::default().rows)]
+        rows: u32,
+        /// Seed of all draws
+        #[arg(long, default_value_t = Conversation::default().seed)]
+        seed: u64,
+        /// Requests per second in the long run
+        #[arg(long, default_value_t = Conversation::default().requests_per_second)]
+        requests_per_second: f64,
+    },
+    /// Tool calls of agents behind large shared preambles, beside chat
+    ToolAgent {
+        /// Rows to write
+        #[arg(long, default_value_t = ToolAgent::default().rows)]
+        rows: u32,
+        /// Seed of all draws
+        #[arg(long, default_value_t = ToolAgent::default().seed)]
+        seed: u64,
+        /// Requests per second in the long run
+        #[arg(long, default_value_t = ToolAgent::default().requests_per_second)]
+        requests_per_second: f64,
+    },
+    /// A rate that swings, with requests of one size that share nothing
+    Sine {
+        /// Length of the trace in seconds
+        #[arg(long, default_value_t = Sine::default().duration_s)]
+        duration_s: u32,
+        /// Seconds from one peak to the next
+        #[arg(long, default_value_t = Sine::default().period_s)]
+        period_s: f64,
+        /// Mean rate in requests per second
+        #[arg(long, default_value_t = Sine::default().base_rps)]
+        base_rps: f64,
+        /// Swing of the rate to either side, in requests per second
+        #[arg(long, default_value_t = Sine::default().amplitude_rps)]
+        amplitude_rps: f64,
+        /// Prompt tokens of each request
+        #[arg(long, default_value_t = Sine::default().isl)]
+        isl: u32,
+        /// Output tokens of each request
+        #[arg(long, default_value_t = Sine::default().osl)]
+        osl: u32,
+    },
+}

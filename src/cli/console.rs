@@ -46,14 +46,17 @@ impl Console {
         Self::write(|out| write_json(value, out))
     }
 
-    /// Writes a result. A reader who has seen enough and closed the pipe is no failure.
-    fn write(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Failure> {
+    /// Writes a result piece by piece. A reader who has seen enough and closed the pipe is no failure.
+    pub(super) fn stream(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
         let mut out = io::BufWriter::new(io::stdout().lock());
         match write(&mut out).and_then(|()| out.flush()) {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-            Err(error) => Err(Failure::run(format!("cannot write to standard output: {error}"))),
-            Ok(()) => Ok(()),
+            result => result,
         }
+    }
+
+    fn write(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Failure> {
+        Self::stream(write).map_err(|error| Failure::run(format!("cannot write to standard output: {error}")))
     }
 
     /// Says something that is good to know, unless the user wants quiet.

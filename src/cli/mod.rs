@@ -58,7 +58,7 @@ fn dispatch(command: Command, console: Console, registry: Arc<Registry>) -> Resu
         Command::Search(arguments) => search::run(&arguments, console, registry),
         Command::Replay(arguments) => replay::run(&arguments, console, &registry),
         Command::Check(arguments) => check::run(&arguments, console, &registry),
-        Command::Trace(command) => trace::run(&command, console),
+        Command::Trace(command) => trace::run(command, console),
     }
 }
 

@@ -221,6 +221,60 @@ fn warnings_can_be_silenced() {
     assert_eq!((quiet.stderr.as_str(), quiet.stdout), ("", loud.stdout));
 }
 
+#[test]
+fn generated_traces_are_the_bundled_ones_and_have_figures() {
+    let place = Workplace::new();
+    let bundled = |name: &str| {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/scenarios/traces/");
+        std::fs::read_to_string(format!("{folder}{name}")).unwrap()
+    };
+    let generate =
+        |arguments: &[&str]| place.run(&[&["trace", "generate"], arguments].concat()).ending(0).stdout;
+    let conversation = generate(&["conversation", "--rows", "600"]);
+    assert_eq!(conversation, bundled("conversation.jsonl"));
+    assert_eq!(generate(&["tool-agent", "--rows", "800", "--seed", "1"]), bundled("toolagent.jsonl"));
+    let sine =
+        ["sine", "--duration-s", "600", "--period-s", "300", "--base-rps", "2", "--amplitude-rps", "1.5"];
+    assert_eq!(generate(&sine), bundled("sine.jsonl"));
+    assert_ne!(generate(&["conversation", "--rows", "600", "--seed", "2"]), conversation);
+
+    place.write("trace.jsonl", &conversation);
+    let table = place.run(&["trace", "stats", "trace.jsonl"]).ending(0).stdout;
+    assert!(table.contains("600 read, 600 used") && table.contains("reuse     at most"), "{table}");
+    let figures = place.run(&["trace", "stats", "trace.jsonl", "--format", "json"]).ending(0).json();
+    assert_eq!(figures["requests"], 600);
+    let first = place.run(&["trace", "stats", "trace.jsonl", "--max-requests=5", "--format=json"]).ending(0);
+    assert_eq!(first.json()["requests"], 5);
+    place.run(&["trace", "stats", "trace.jsonl", "--block-size", "64"]).refusing(&[
+        "trace.jsonl",
+        "line 1",
+        "512",
+    ]);
+    place.run(&["trace", "stats", "absent.jsonl"]).refusing(&["absent.jsonl", "cannot be read"]);
+    assert_eq!(place.files(), ["trace.jsonl"]);
+}
+
+#[test]
+fn impossible_traces_are_refused() {
+    let place = Workplace::new();
+    let generate = |arguments: &[&str]| place.run(&[&["trace", "generate"], arguments].concat());
+    generate(&["conversation", "--rows", "0"]).refusing(&["rows"]);
+    generate(&["tool-agent", "--requests-per-second", "NaN"]).refusing(&["requests_per_second"]);
+    generate(&["sine", "--period-s=-1"]).refusing(&["period_s"]);
+    generate(&["waves"]).refusing(&["waves"]);
+}
+
+/// Times in seconds look like a rush of milliseconds, until it is said that they are seconds.
+#[test]
+fn the_unit_of_a_trace_can_be_told() {
+    let place = Workplace::with("seconds.jsonl", &rows(30).replace("00,", ","));
+    let milliseconds = place.run(&["trace", "stats", "seconds.jsonl"]).ending(0);
+    assert!(milliseconds.stderr.contains("warning"), "{}", milliseconds.stderr);
+    let seconds =
+        place.run(&["trace", "stats", "seconds.jsonl", "--time-unit", "s", "--format=json"]).ending(0);
+    assert_eq!((seconds.json()["span_s"].as_f64(), seconds.stderr.as_str()), (Some(29.0), ""));
+}
+
 /// Trace rows, 100 ms apart, that share nothing.
 fn rows(count: u32) -> String {
     let row = |row: u32| {
