@@ -10,6 +10,7 @@ use crate::config::Document;
 use crate::config::scenario::PolicyConfig;
 use crate::registry::Registry;
 use crate::search::Plan;
+use crate::serving;
 
 pub(super) fn run(
     arguments: &CheckArguments,
@@ -42,11 +43,17 @@ pub(super) fn check_policies(file: &Path, document: &Document, registry: &Regist
     if problems.is_empty() { Ok(()) } else { Err(Failure::input(problems.join("\n"))) }
 }
 
-/// A valid search may still ask for what this program cannot do.
+/// A valid file may still ask for what this program cannot do.
 fn note_refusals(file: &Path, document: &Document, registry: &Registry, console: Console) {
-    let Document::Search(config) = document else { return };
-    let refusals = Plan::new(config.clone()).map_or_else(|refusals| refusals, |plan| plan.refusals(registry));
+    let (command, refusals) = match document {
+        Document::Search(config) => {
+            let plan = Plan::new(config.clone());
+            let refusals = plan.map_or_else(|refusals| refusals, |plan| plan.refusals(registry));
+            ("search", refusals.iter().map(ToString::to_string).collect())
+        }
+        Document::Scenario(scenario) => ("replay", serving::unsupported(scenario)),
+    };
     for refusal in refusals {
-        console.note(format!("{}: `spica search` will refuse {refusal}", file.display()));
+        console.note(format!("{}: `spica {command}` will refuse {refusal}", file.display()));
     }
 }

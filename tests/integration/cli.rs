@@ -112,7 +112,12 @@ fn check_makes_the_policies() {
 }
 
 #[test]
-fn check_says_what_a_search_could_not_do_yet() {
+fn check_says_what_could_not_be_run_yet() {
+    let place = Workplace::with("scenario.yaml", SCENARIO);
+    assert_eq!(place.run(&["check", "scenario.yaml"]).ending(0).stderr, "");
+    let answer =
+        place.run(&["check", "scenario.yaml", "--set", "deployment.agg.engine.aic_nextn=1"]).ending(0);
+    assert!(answer.stderr.contains("aic_nextn"), "{}", answer.stderr);
     let place = Workplace::with("search.yaml", SEARCH);
     assert_eq!(place.run(&["check", "search.yaml"]).ending(0).stderr, "");
     let answer = place.run(&[
