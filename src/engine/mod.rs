@@ -3,11 +3,18 @@
 //! An engine has no clock of its own. Its worker tells it when a pass may start ([`Engine::start_pass`]) and when it is
 //! over ([`Engine::complete_pass`]); the engine says how long it takes and what came out. A *pass* is one forward step of
 //! the model; where nothing but generation goes on, the engine plans a run of passes at once and answers with the
-//! end of the last. A request that arrives meanwhile cuts the run short at the pass in progress
-//! ([`Engine::enqueue`]), so the result is the same as pass by pass.
+//! end of the last. A request that arrives meanwhile cuts the run short at the pass in progress ([`Engine::cut`]), so the
+//! result is the same as pass by pass.
+//!
+//! In a disaggregated fleet a *prefill* engine computes prompts and keeps their blocks until they have been fetched
+//! ([`Engine::release_source`]); a *decode* engine sets blocks aside ([`Engine::ask_for_reservation`],
+//! [`Engine::grant_reservations`]) and starts to generate when their content has arrived ([`Engine::activate`]).
 
 pub mod kv;
+pub mod paged;
 mod sequence;
+pub mod speculation;
+pub mod trtllm;
 pub mod vllm;
 
 use crate::report::record::{Counters, PassTimeline};
@@ -17,22 +24,49 @@ use crate::workload::prefix::SegmentId;
 
 /// A scheduler with its KV cache.
 pub trait Engine: Send {
-    /// Puts a request at the end of the waiting queue. If that cuts a run of passes short, the answer is the new end of
-    /// the work in progress.
-    fn enqueue(&mut self, request: RequestId, now: SimTime) -> Option<SimTime>;
+    /// Puts a request at the end of the waiting queue. True when it may change what is in progress, which then has to be
+    /// [cut](Engine::cut).
+    fn enqueue(&mut self, request: RequestId) -> bool;
+
+    /// Drops the passes in progress that have not begun at `now`; returns the new end if there were any.
+    fn cut(&mut self, now: SimTime) -> Option<SimTime>;
 
     /// Starts the next pass, or run of passes, and says when it ends; `None` when there is nothing to do. Admissions are
     /// reported at once.
-    fn start_pass(&mut self, now: SimTime, signals: &mut Signals) -> Result<Option<SimTime>, EngineError>;
+    fn start_pass(
+        &mut self,
+        now: SimTime,
+        cadence: Cadence,
+        signals: &mut Signals,
+    ) -> Result<Option<SimTime>, EngineError>;
+
+    /// The ends of the passes in progress; empty when none has work in it.
+    fn pass_ends(&self) -> &[SimTime];
+
+    /// Replaces the ends of the passes in progress, keeping the first `ends.len()` of them: ranks of one group wait for
+    /// each other.
+    fn set_pass_ends(&mut self, ends: &[SimTime]);
 
     /// Makes what the pass did visible.
     fn complete_pass(&mut self, signals: &mut Signals);
 
-    /// Whether there are requests, waiting or running.
+    /// Whether there are requests that a pass could work on, waiting or running.
     fn has_work(&self) -> bool;
 
-    /// Ends the run at `limit`: passes that are not over by then never happened. Returns the end of the last one that did.
-    fn stop(&mut self, limit: SimTime) -> Option<SimTime>;
+    /// Gives up the blocks of a prompt that has been fetched.
+    fn release_source(&mut self, request: RequestId);
+
+    /// Asks for blocks for a prompt that will be computed elsewhere; granted strictly in the order of asking.
+    fn ask_for_reservation(&mut self, request: RequestId);
+
+    /// Grants what can be granted, between two passes.
+    fn grant_reservations(&mut self, granted: &mut Vec<Reservation>);
+
+    /// The content of reserved blocks has arrived: the request may generate.
+    fn activate(&mut self, request: RequestId);
+
+    /// Ends the run at `limit`: passes that are not over by then never happened.
+    fn stop(&mut self, limit: SimTime);
 
     /// Requests that are still here, with what they have generated.
     fn unfinished(&self) -> Vec<(RequestId, TokenStamps)>;
@@ -46,8 +80,8 @@ pub trait Engine: Send {
     /// The ends of all passes, taken out.
     fn take_timeline(&mut self) -> PassTimeline;
 
-    /// One line on what keeps the requests that are here from running.
-    fn waiting_for(&self) -> String;
+    /// One line on what keeps the requests that are here from running; `None` when there are none.
+    fn waiting_for(&self) -> Option<String>;
 }
 
 /// Why an engine cannot go on.
@@ -60,6 +94,37 @@ pub enum EngineError {
     /// Requests are waiting, nothing is running, and none can start.
     #[error("no request can be scheduled: {0}")]
     Stuck(String),
+}
+
+/// Whether the passes to start may take up prompt work beside decodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cadence {
+    /// Every pass may.
+    Free,
+    /// Ranks of a group take turns: this pass and those after it may not, until `passes` have gone by.
+    Deferred {
+        /// Passes until the next that may.
+        passes: u32,
+    },
+    /// This pass may, the next one starts a deferral.
+    Open,
+}
+
+/// Blocks set aside for a request on their way, or the refusal to ever do so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reservation {
+    /// Blocks are there.
+    Granted {
+        /// For whom.
+        request: RequestId,
+        /// Blocks that the cache did not have yet.
+        new_blocks: u32,
+    },
+    /// The request can never run here.
+    Refused {
+        /// Which.
+        request: RequestId,
+    },
 }
 
 /// What a pass did, in the order in which it did it. Buffers are reused from pass to pass.
@@ -96,6 +161,8 @@ pub struct Admission {
 pub enum Output {
     /// The first token left: the prompt is computed.
     FirstToken(RequestId),
+    /// A prefill engine has computed the prompt; its blocks wait to be fetched.
+    PromptComputed(RequestId),
     /// The request ran to its end.
     Completed(RequestId, TokenStamps),
     /// The engine can never run this request; it may have generated before it outgrew the cache.

@@ -3,12 +3,12 @@
 use super::TokenStamps;
 use super::kv::Hold;
 use crate::report::record::PassTimeline;
-use crate::workload::{Request, RequestId};
+use crate::workload::RequestId;
 
 /// A request's progress. Its *known length* is the prompt plus what was generated; all but the last known token have their
 /// KV computed before a decode step.
 #[derive(Debug)]
-pub(super) struct Sequence {
+pub struct Sequence {
     pub(super) request: RequestId,
     /// Prompt tokens.
     pub(super) prompt: u32,
@@ -22,18 +22,24 @@ pub(super) struct Sequence {
     pub(super) hold: Hold,
     /// Passes in which its tokens left.
     tokens: TokenPasses,
+    /// Tokens that left together with the first.
+    first_burst: u32,
+    /// Gaps between tokens of one burst.
+    zero_gaps: u64,
 }
 
 impl Sequence {
-    pub(super) fn new(id: RequestId, request: &Request) -> Self {
+    pub(super) fn new(request: RequestId, prompt: u32, wanted: u32) -> Self {
         Self {
-            request: id,
-            prompt: request.input_length,
-            wanted: request.output_length,
+            request,
+            prompt,
+            wanted,
             generated: 0,
             computed: 0,
             hold: Hold::default(),
             tokens: TokenPasses::default(),
+            first_burst: 0,
+            zero_gaps: 0,
         }
     }
 
@@ -62,9 +68,14 @@ impl Sequence {
         self.remaining(max_model_len) == 0 && (self.wanted > 0 || self.is_ready())
     }
 
-    /// Whether its only token so far left in this pass.
+    /// Whether it waits with its prompt computed elsewhere and the blocks at hand.
+    pub(super) fn is_active(&self) -> bool {
+        self.hold.blocks() > 0
+    }
+
+    /// Whether its first token left in this pass.
     pub(super) fn has_first_token_at(&self, pass: u32) -> bool {
-        self.generated == 1 && self.tokens.latest == Some((pass, pass))
+        self.tokens.broken_off.is_empty() && self.tokens.latest.is_some_and(|(first, _)| first == pass)
     }
 
     /// Counts one token in each of `count` passes from pass `first` of the timeline on.
@@ -73,12 +84,23 @@ impl Sequence {
         self.tokens.add(first, first + count - 1);
     }
 
+    /// Counts `tokens` tokens that left together at the end of a pass: all but the first were computed with it.
+    pub(super) fn emit_burst(&mut self, pass: u32, tokens: u32) {
+        if self.generated == 0 {
+            self.first_burst = tokens;
+        }
+        self.generated += tokens;
+        self.computed += tokens - 1;
+        self.zero_gaps += u64::from(tokens - 1);
+        self.tokens.add(pass, pass);
+    }
+
     /// When its tokens left.
     pub(super) fn stamps(&self, timeline: &PassTimeline) -> TokenStamps {
         let end = |pass: u32| timeline.ends[pass as usize];
         let mut passes = self.tokens.ranges().flat_map(|(first, last)| [first, last.min(first + 1)]);
         let first = passes.next();
-        let second = passes.find(|&pass| Some(pass) != first);
+        let second = if self.first_burst > 1 { first } else { passes.find(|&pass| Some(pass) != first) };
         TokenStamps {
             count: self.generated,
             first: first.map(end),
@@ -89,6 +111,7 @@ impl Sequence {
 
     /// Adds the token gaps of this completed sequence to the timeline's tally.
     pub(super) fn tally_gaps(&self, timeline: &mut PassTimeline) {
+        timeline.zero_gaps += self.zero_gaps;
         let mut previous = None;
         for (first, last) in self.tokens.ranges() {
             if let Some(previous) = previous {
@@ -130,19 +153,7 @@ mod tests {
     fn broken_ranges_leave_loose_gaps() {
         let ends = [10, 12, 14, 20, 23, 25].map(SimTime::from_ns).to_vec();
         let mut timeline = PassTimeline { ends, ..PassTimeline::default() };
-        let request = Request {
-            arrival: SimTime::ZERO,
-            delay: SimDuration::ZERO,
-            input_length: 8,
-            output_length: 9,
-            prompt: crate::workload::Prompt { first_chunk: 0, chunks: 0, tokens_per_chunk: 1 },
-            session: 0,
-            turn: 0,
-            next_turn: None,
-            dp_rank: None,
-            name: None,
-        };
-        let mut sequence = Sequence::new(RequestId(0), &request);
+        let mut sequence = Sequence::new(RequestId(0), 8, 9);
         assert_eq!(sequence.stamps(&timeline), TokenStamps::default());
         sequence.emit(0, 1);
         sequence.emit(3, 1);

@@ -117,6 +117,9 @@ fn for_each_gap(timelines: &[PassTimeline], mut visit: impl FnMut(u64, u64)) {
         for gap in &timeline.loose_gaps {
             visit(gap.as_ns(), 1);
         }
+        if timeline.zero_gaps > 0 {
+            visit(0, timeline.zero_gaps);
+        }
     }
 }
 

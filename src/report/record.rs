@@ -9,6 +9,8 @@ use crate::simulation::{SimDuration, SimTime};
 pub struct RunRecord {
     /// One entry per request of the workload, by request number.
     pub requests: Vec<RequestRecord>,
+    /// What happened between prefill and decode workers, by request number; empty in an aggregated fleet.
+    pub handoffs: Vec<HandoffRecord>,
     /// One timeline per worker rank.
     pub timelines: Vec<PassTimeline>,
     /// The pools, in the order prefill, decode or agg.
@@ -106,6 +108,21 @@ fn within(figure_ms: Option<f64>, bound_ms: Option<f64>) -> bool {
     bound_ms.is_none_or(|bound| figure_ms.is_some_and(|figure| figure <= bound))
 }
 
+/// The hand-off of one request. A step that was not taken is `None`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HandoffRecord {
+    /// The prompt was computed and its blocks waited to be fetched.
+    pub source_held: Option<SimTime>,
+    /// Blocks were set aside on the decode worker.
+    pub destination_reserved: Option<SimTime>,
+    /// The content had arrived there and the request could go on.
+    pub destination_activated: Option<SimTime>,
+    /// First admission to a batch there.
+    pub decode_admit: Option<SimTime>,
+    /// The prefill worker gave its blocks up.
+    pub source_released: Option<SimTime>,
+}
+
 /// How a request ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -134,6 +151,8 @@ pub struct PassTimeline {
     pub gap_changes: Vec<i32>,
     /// Gaps of completed requests between passes that are not neighbours.
     pub loose_gaps: Vec<SimDuration>,
+    /// Gaps of completed requests between tokens that left together.
+    pub zero_gaps: u64,
 }
 
 impl PassTimeline {

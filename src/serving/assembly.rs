@@ -5,12 +5,16 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use super::client::Client;
-use super::message::{RouterMessage, Serving, WorkerId, WorkerMessage};
+use super::message::{ClientMessage, RouterMessage, Serving, WorkerId, WorkerMessage};
 use super::recorder::Recorder;
-use super::router::{Needs, Router};
-use super::worker::{Listeners, Worker};
-use crate::config::scenario::{Backend, DeploymentMode, KvEvictionPolicy, Pool, Scenario, TimingConfig};
+use super::router::{Needs, Router, RoutingPolicy};
+use super::worker::{Handoff, Listeners, Transfer, Worker};
+use crate::config::scenario::{
+    Backend, Deployment, DeploymentMode, KvEvictionPolicy, Pool, Scenario, TimingConfig,
+};
 use crate::engine::Engine;
+use crate::engine::paged::Inputs;
+use crate::engine::trtllm::TrtllmEngine;
 use crate::engine::vllm::VllmEngine;
 use crate::registry::{PolicyError, Registry};
 use crate::report::record::{PoolRecord, Role, RunRecord, Status};
@@ -81,35 +85,76 @@ impl From<SimulationError> for ReplayError {
     }
 }
 
-/// What a scenario asks for that is validated but not built, one line each.
+/// What a scenario asks for that is validated but not built, or does not go together; one line each.
 pub fn unsupported(scenario: &Scenario) -> Vec<String> {
     let deployment = &scenario.deployment;
     let mut problems = Vec::new();
-    let mut refuse = |refused: bool, what: &str| {
-        if refused {
-            problems.push(what.to_string());
-        }
-    };
-    refuse(deployment.mode == DeploymentMode::Disagg, "deployment.mode: disagg is not built yet");
-    refuse(deployment.planner.is_some(), "deployment.planner: planners are not built yet");
-    if let Some(pool) = &deployment.agg {
-        let engine = &pool.engine;
-        refuse(pool.dp_size > 1, "deployment.agg.dp_size: attention data parallelism is not built yet");
-        refuse(engine.backend != Backend::Vllm, "engine.backend: only vllm is built yet");
-        refuse(
-            engine.kv_eviction_policy != KvEvictionPolicy::Lru,
-            "engine.kv_eviction_policy: only lru is built yet",
-        );
-        refuse(engine.aic_nextn.is_some(), "engine.aic_nextn: speculative decoding is not built yet");
-        refuse(
-            engine.prefill_schedule_interval > 1,
-            "engine.prefill_schedule_interval: needs dp_size above 1",
-        );
-        refuse(engine.prefill_decode_interval > 0, "engine.prefill_decode_interval: needs backend sglang");
-        refuse(matches!(pool.timing, TimingConfig::Grid { .. }), "timing.model: grid is not built yet");
-        refuse(matches!(pool.timing, TimingConfig::Profile { .. }), "timing.model: profile is not built yet");
+    if deployment.planner.is_some() {
+        problems.push("deployment.planner: planners are not built yet".into());
+    }
+    for (role, pool) in pools(scenario) {
+        refuse_pool(pool_name(role), pool, &mut problems);
+    }
+    if let (Some(prefill), Some(decode)) = (&deployment.prefill, &deployment.decode) {
+        let mut same = |equal: bool, field: &str| {
+            if !equal {
+                problems.push(format!(
+                    "deployment.decode.engine.{field}: has to be the same as in deployment.prefill"
+                ));
+            }
+        };
+        same(prefill.engine.backend == decode.engine.backend, "backend");
+        same(prefill.engine.block_size == decode.engine.block_size, "block_size");
     }
     problems
+}
+
+fn refuse_pool(name: &str, pool: &Pool, problems: &mut Vec<String>) {
+    let engine = &pool.engine;
+    let mut refuse = |refused: bool, what: &str| {
+        if refused {
+            problems.push(format!("deployment.{name}.{what}"));
+        }
+    };
+    let cadence = engine.prefill_schedule_interval > 1;
+    refuse(engine.backend == Backend::Sglang, "engine.backend: sglang is not built yet");
+    refuse(
+        engine.kv_eviction_policy != KvEvictionPolicy::Lru,
+        "engine.kv_eviction_policy: only lru is built yet",
+    );
+    refuse(
+        cadence && pool.dp_size == 1,
+        "engine.prefill_schedule_interval: has an effect with dp_size above 1 only",
+    );
+    refuse(
+        cadence && engine.backend != Backend::Vllm,
+        "engine.prefill_schedule_interval: needs backend vllm",
+    );
+    refuse(engine.prefill_decode_interval > 0, "engine.prefill_decode_interval: needs backend sglang");
+    refuse(
+        engine.aic_nextn.is_some_and(|drafts| drafts > 0) && engine.decode_speedup_ratio != 1.0,
+        "engine.decode_speedup_ratio: has to be 1 with speculative decoding",
+    );
+    refuse(matches!(pool.timing, TimingConfig::Grid { .. }), "timing.model: grid is not built yet");
+    refuse(matches!(pool.timing, TimingConfig::Profile { .. }), "timing.model: profile is not built yet");
+}
+
+fn pool_name(role: Role) -> &'static str {
+    match role {
+        Role::Agg => "agg",
+        Role::Prefill => "prefill",
+        Role::Decode => "decode",
+    }
+}
+
+/// The pools of a deployment with their roles, in the order in which requests pass through them.
+fn pools(scenario: &Scenario) -> Vec<(Role, &Pool)> {
+    let Deployment { mode, agg, prefill, decode, .. } = &scenario.deployment;
+    let pools = match mode {
+        DeploymentMode::Agg => vec![(Role::Agg, agg)],
+        DeploymentMode::Disagg => vec![(Role::Prefill, prefill), (Role::Decode, decode)],
+    };
+    pools.into_iter().filter_map(|(role, pool)| Some((role, pool.as_ref()?))).collect()
 }
 
 /// Replays `traffic` on the deployment of `scenario`.
@@ -123,12 +168,7 @@ pub fn replay(
     if !problems.is_empty() {
         return Err(ReplayError::Refused(problems.join("\n")));
     }
-    let pool = scenario
-        .deployment
-        .agg
-        .as_ref()
-        .ok_or_else(|| ReplayError::Refused("deployment.agg: required in mode agg".into()))?;
-    let mut simulation = assemble(scenario.seed, pool, scenario, traffic, registry)?;
+    let mut simulation = assemble(scenario, traffic, registry)?;
     let until = match scenario.max_sim_time_ms {
         None => SimTime::MAX,
         Some(ms) => {
@@ -144,49 +184,122 @@ pub fn replay(
     if until == SimTime::MAX {
         check_nothing_lost(&record, &waiting)?;
     }
-    record.pools.push(PoolRecord {
-        role: Role::Agg,
+    let end = u128::from(record.end.as_ns());
+    record.pools.extend(pools(scenario).into_iter().map(|(role, pool)| PoolRecord {
+        role,
         gpus_per_worker: pool.gpus_per_worker(),
-        worker_ns: u128::from(pool.workers) * u128::from(record.end.as_ns()),
-    });
+        worker_ns: u128::from(pool.workers) * end,
+    }));
     Ok(record)
 }
 
+/// A pool under assembly.
+struct PoolPlan<'a> {
+    role: Role,
+    pool: &'a Pool,
+    router: Address<RouterMessage>,
+    policy: Box<dyn RoutingPolicy>,
+    /// Address of the worker of each rank.
+    workers: Vec<Address<WorkerMessage>>,
+}
+
 fn assemble(
-    seed: u64,
-    pool: &Pool,
     scenario: &Scenario,
     traffic: &Traffic,
     registry: &Registry,
 ) -> Result<Simulation<Serving>, ReplayError> {
-    let Traffic { workload, tree } = traffic;
-    assert_eq!(pool.engine.block_size, tree.block_size(), "traffic is prepared for the engine's block size");
-    let policy = registry.router(&scenario.deployment.router)?;
-    let needs = policy.needs();
-    let mut simulation = Simulation::new(seed, Recorder::new(workload.requests.len()));
+    let workload = &traffic.workload;
+    let mut simulation = Simulation::new(scenario.seed, Recorder::new(workload.requests.len()));
     let client = simulation.reserve("client");
-    let router: Address<RouterMessage> = simulation.reserve("router");
-    let workers: Vec<Address<WorkerMessage>> =
-        (0..pool.workers).map(|worker| simulation.reserve(format!("worker/{worker}"))).collect();
-    let listeners = Listeners {
-        client: Client::wants_ends(workload).then_some(client),
-        router_load: needs.load.then_some(router),
-        router_kv: needs.overlap.then_some(router),
-    };
-    for (worker, &address) in workers.iter().enumerate() {
-        let engine = build_engine(pool, traffic, needs);
-        simulation.install(address, Worker::new(WorkerId(worker as u32), Role::Agg, engine, listeners));
+    let mut plans = Vec::new();
+    for (role, pool) in pools(scenario) {
+        plans.push(plan_pool(role, pool, scenario, &mut simulation, registry)?);
     }
-    simulation.install(client, Client::new(workload.clone(), router));
-    simulation.install(router, Router::new(policy, workload.clone(), tree.clone(), workers));
+    let Some(entry) = plans.first().map(|plan| plan.router) else {
+        return Err(ReplayError::Refused("deployment: has no workers".into()));
+    };
+    let routers: Vec<_> = plans.iter().map(|plan| plan.router).collect();
+    let client_listens = Client::wants_ends(workload).then_some(client);
+    for (index, plan) in plans.into_iter().enumerate() {
+        // A hand-off crosses from the one pool to the other.
+        let other_router = routers.iter().copied().enumerate().find(|&(other, _)| other != index);
+        install_pool(
+            plan,
+            other_router.map(|(_, router)| router),
+            client_listens,
+            scenario,
+            traffic,
+            &mut simulation,
+        );
+    }
+    simulation.install(client, Client::new(workload.clone(), entry));
     Ok(simulation)
 }
 
-fn build_engine(pool: &Pool, traffic: &Traffic, needs: Needs) -> Box<dyn Engine> {
-    let options = &pool.engine;
-    let pricer = PassPricer::new(build_timing(pool), options.speedup_ratio, options.decode_speedup_ratio);
+fn plan_pool<'a>(
+    role: Role,
+    pool: &'a Pool,
+    scenario: &Scenario,
+    simulation: &mut Simulation<Serving>,
+    registry: &Registry,
+) -> Result<PoolPlan<'a>, ReplayError> {
+    let mut policy = registry.router(&scenario.deployment.router)?;
+    policy.serve_role(role);
+    let prefix = if role == Role::Agg { String::new() } else { format!("{}/", pool_name(role)) };
+    let router = simulation.reserve(format!("{prefix}router"));
+    let workers = (0..pool.workers).flat_map(|worker| {
+        let address = simulation.reserve(format!("{prefix}worker/{worker}"));
+        std::iter::repeat_n(address, pool.dp_size as usize)
+    });
+    Ok(PoolPlan { role, pool, router, policy, workers: workers.collect() })
+}
+
+fn install_pool(
+    plan: PoolPlan<'_>,
+    other_router: Option<Address<RouterMessage>>,
+    client: Option<Address<ClientMessage>>,
+    scenario: &Scenario,
+    traffic: &Traffic,
+    simulation: &mut Simulation<Serving>,
+) {
+    let PoolPlan { role, pool, router, policy, workers } = plan;
+    let needs = policy.needs();
+    let listeners = Listeners {
+        client,
+        router_load: needs.load.then_some(router),
+        router_kv: needs.overlap.then_some(router),
+    };
+    let transfer = Transfer::new(scenario.deployment.kv_transfer);
+    let block_size = traffic.block_size();
+    assert_eq!(pool.engine.block_size, block_size, "traffic is prepared for the engine's block size");
+    for (number, ranks) in workers.chunks(pool.dp_size as usize).enumerate() {
+        let first = number as u32 * pool.dp_size;
+        let engines = (first..first + pool.dp_size)
+            .map(|rank| build_engine(role, rank, pool, traffic, needs))
+            .collect();
+        let handoff = other_router
+            .map(|router| Handoff::new(ranks[0], router, transfer, traffic.workload.clone(), block_size));
+        let interval = pool.engine.prefill_schedule_interval;
+        let worker = Worker::new(WorkerId(first), role, engines, interval, listeners, handoff);
+        simulation.install(ranks[0], worker);
+    }
     let (workload, tree) = (traffic.workload.clone(), traffic.tree.clone());
-    Box::new(VllmEngine::new(options, workload, tree, pricer, needs.overlap))
+    let relay = role == Role::Prefill;
+    simulation.install(router, Router::new(policy, workload, tree, workers, pool.dp_size, relay));
+}
+
+fn build_engine(role: Role, rank: u32, pool: &Pool, traffic: &Traffic, needs: Needs) -> Box<dyn Engine> {
+    let options = &pool.engine;
+    let inputs = Inputs {
+        workload: traffic.workload.clone(),
+        tree: traffic.tree.clone(),
+        pricer: PassPricer::new(build_timing(pool), options.speedup_ratio, options.decode_speedup_ratio),
+    };
+    match options.backend {
+        Backend::Vllm => Box::new(VllmEngine::new(options, role, rank, inputs, needs.overlap)),
+        Backend::Trtllm => Box::new(TrtllmEngine::new(options, role, rank, inputs, needs.overlap)),
+        Backend::Sglang => unreachable!("refused before assembly"),
+    }
 }
 
 fn build_timing(pool: &Pool) -> Arc<dyn TimingModel> {

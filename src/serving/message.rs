@@ -16,7 +16,8 @@ impl Protocol for Serving {
     type Record = Recorder;
 }
 
-/// Number of a worker within its pool. Numbers are never used again.
+/// Number of a worker rank within its pool: `worker * dp_size + rank`, so without attention data parallelism the number
+/// of the worker. Numbers are never used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct WorkerId(pub u32);
 
@@ -47,6 +48,8 @@ pub enum RouterMessage {
     FirstToken(WorkerId, RequestId),
     /// A request left a worker.
     Ended(WorkerId, RequestId),
+    /// The blocks of a prompt have been fetched: whoever computed it may give them up.
+    HandedOff(RequestId),
     /// From now on so many blocks of a segment can be found in a worker's cache.
     KvExtent {
         /// Whose cache.
@@ -61,8 +64,12 @@ pub enum RouterMessage {
 /// What a worker hears.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub enum WorkerMessage {
-    /// A request was placed here.
-    Assign(RequestId),
+    /// A request was placed on one of its ranks.
+    Assign(WorkerId, RequestId),
+    /// The blocks of a prompt computed elsewhere have arrived on a rank.
+    KvArrived(WorkerId, RequestId),
+    /// The blocks of a prompt computed on a rank have been fetched.
+    Release(WorkerId, RequestId),
 }
 
 /// Wraps each inbox into [`Message`] and back.

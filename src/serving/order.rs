@@ -7,6 +7,8 @@ use crate::simulation::Class;
 
 /// Passes end; their outputs are delivered.
 pub const PASS_COMPLETION: Class = Class(0);
+/// KV blocks arrive, and prompts computed elsewhere are handed on.
+pub const TRANSFER: Class = Class(2);
 /// Requests arrive and are placed.
 pub const ARRIVAL: Class = Class(3);
 /// Idle workers start passes.

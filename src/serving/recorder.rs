@@ -1,9 +1,24 @@
 //! Keeps what happened. Actors write into it and cannot read it back, so it has no influence on the run.
 
 use crate::engine::TokenStamps;
-use crate::report::record::{Counters, PassTimeline, RequestRecord, Role, RunRecord, Status};
+use crate::report::record::{Counters, HandoffRecord, PassTimeline, RequestRecord, Role, RunRecord, Status};
 use crate::simulation::SimTime;
 use crate::workload::RequestId;
+
+/// A step of the hand-off of a prompt from a prefill to a decode worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HandoffStep {
+    /// The prompt is computed and its blocks wait to be fetched.
+    SourceHeld,
+    /// Blocks are set aside on the decode worker.
+    DestinationReserved,
+    /// The content has arrived there.
+    DestinationActivated,
+    /// The request entered a batch there.
+    DecodeAdmitted,
+    /// The prefill worker gave its blocks up.
+    SourceReleased,
+}
 
 /// The write-only record of a run in progress.
 #[derive(Debug)]
@@ -50,6 +65,23 @@ impl Recorder {
         }
         request.admissions += 1;
         request.max_reused_tokens = request.max_reused_tokens.max(reused_tokens);
+    }
+
+    /// A step of a hand-off was taken.
+    pub fn handed_off(&mut self, request: RequestId, step: HandoffStep, now: SimTime) {
+        let handoffs = &mut self.record.handoffs;
+        if handoffs.is_empty() {
+            handoffs.resize(self.record.requests.len(), HandoffRecord::default());
+        }
+        let handoff = &mut handoffs[request.0 as usize];
+        let stamp = match step {
+            HandoffStep::SourceHeld => &mut handoff.source_held,
+            HandoffStep::DestinationReserved => &mut handoff.destination_reserved,
+            HandoffStep::DestinationActivated => &mut handoff.destination_activated,
+            HandoffStep::DecodeAdmitted => &mut handoff.decode_admit,
+            HandoffStep::SourceReleased => &mut handoff.source_released,
+        };
+        *stamp = stamp.or(Some(now));
     }
 
     /// A request ran to its end.

@@ -71,7 +71,10 @@ impl Case {
         let workload = Workload { requests: rows.iter().map(asked).collect(), ..Workload::default() };
         let timelines = self.timelines().unwrap_or_default();
         let counters = Counters::default();
-        (RunRecord { requests, timelines, pools: self.pools(end), counters, end }, workload)
+        (
+            RunRecord { requests, timelines, pools: self.pools(end), counters, end, ..RunRecord::default() },
+            workload,
+        )
     }
 
     /// The fleets of these files never change.

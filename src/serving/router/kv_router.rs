@@ -20,6 +20,7 @@ use rand::RngExt;
 use serde::Deserialize;
 
 use super::{Needs, PolicyContext, RequestView, Route, RoutingPolicy, WorkerView};
+use crate::report::record::Role;
 use crate::simulation::SimDuration;
 
 /// The cost-based router.
@@ -50,6 +51,12 @@ pub struct KvRouter {
     pub queue_policy: QueuePolicy,
     #[serde(skip)]
     costs: Vec<f64>,
+    #[serde(skip, default = "aggregated")]
+    role: Role,
+}
+
+fn aggregated() -> Role {
+    Role::Agg
 }
 
 /// Order of the router's waiting room.
@@ -80,6 +87,7 @@ impl Default for KvRouter {
             queue_threshold: None,
             queue_policy: QueuePolicy::Fcfs,
             costs: Vec::new(),
+            role: Role::Agg,
         }
     }
 }
@@ -178,7 +186,26 @@ impl RoutingPolicy for KvRouter {
 
     fn needs(&self) -> Needs {
         let kv_event_lag = SimDuration::from_ms(self.kv_event_lag_ms).unwrap_or_default();
-        Needs { load: true, overlap: true, kv_event_lag }
+        Needs {
+            load: true,
+            overlap: self.overlap_score_credit > 0.0 || self.role != Role::Decode,
+            kv_event_lag,
+        }
+    }
+
+    /// Prefill workers are chosen by their prompts alone, decode workers by their active blocks alone, each request with
+    /// blocks of its own.
+    fn serve_role(&mut self, role: Role) {
+        self.role = role;
+        match role {
+            Role::Agg => {}
+            Role::Prefill => self.track_active_blocks = false,
+            Role::Decode => {
+                self.overlap_score_credit = 0.0;
+                self.assume_kv_reuse = false;
+                self.track_prefill_tokens = false;
+            }
+        }
     }
 
     fn problems(&self) -> Vec<String> {

@@ -40,6 +40,10 @@ pub struct Router {
     /// Reports that have not reached the index yet.
     lagging: VecDeque<CacheReport>,
     held: VecDeque<RequestId>,
+    /// Where each request was placed; kept in a prefill pool, whose workers have to be told when blocks were fetched.
+    placements: Vec<WorkerId>,
+    /// The workers that may take a request bound to one rank.
+    eligible: Vec<WorkerView>,
     path: Vec<PathStep>,
 }
 
@@ -53,15 +57,20 @@ struct CacheReport {
 }
 
 impl Router {
-    /// A router over the workers of one pool.
+    /// A router over the ranks of one pool of workers with `dp_size` ranks each; `workers` has the address of each
+    /// rank's worker. A `relay` keeps in mind where it placed what.
     pub fn new(
         policy: Box<dyn RoutingPolicy>,
         workload: Arc<Workload>,
         tree: Arc<PrefixTree>,
         workers: Vec<Address<WorkerMessage>>,
+        dp_size: u32,
+        relay: bool,
     ) -> Self {
         let needs = policy.needs();
-        let views = (0..workers.len() as u32).map(|id| WorkerView::idle(WorkerId(id))).collect();
+        let view = |id| WorkerView { rank: id % dp_size, ..WorkerView::idle(WorkerId(id)) };
+        let views = (0..workers.len() as u32).map(view).collect();
+        let placements = if relay { vec![WorkerId(0); workload.requests.len()] } else { Vec::new() };
         let segments = if needs.load || needs.overlap { tree.segment_count() } else { 0 };
         Self {
             load: LoadBook::new(workers.len(), segments, workload.requests.len() * usize::from(needs.load)),
@@ -74,6 +83,8 @@ impl Router {
             views,
             lagging: VecDeque::new(),
             held: VecDeque::new(),
+            placements,
+            eligible: Vec::new(),
             path: Vec::new(),
         }
     }
@@ -81,10 +92,15 @@ impl Router {
     /// Asks the policy; false when it wants to hold the request.
     fn place(&mut self, request: RequestId, ctx: &mut Context<'_, Serving>) -> bool {
         let view = self.look_at(request);
-        let route = {
-            let mut policy_ctx = PolicyContext::new(ctx);
-            self.policy.route(&view, &self.views, &mut policy_ctx)
+        let views = match self.workload.requests[request.0 as usize].dp_rank {
+            None => &self.views,
+            Some(rank) => {
+                self.eligible.clear();
+                self.eligible.extend(self.views.iter().filter(|view| view.rank == rank));
+                &self.eligible
+            }
         };
+        let route = self.policy.route(&view, views, &mut PolicyContext::new(ctx));
         let Route::To(worker) = route else { return false };
         let Some(&address) = self.workers.get(worker.0 as usize) else {
             let workers = self.workers.len();
@@ -96,7 +112,10 @@ impl Router {
             let new_tokens = u64::from(view.input_length).saturating_sub(cached);
             self.load.placed(worker, request, new_tokens, &self.path);
         }
-        ctx.send(address, WorkerMessage::Assign(request));
+        if let Some(placement) = self.placements.get_mut(request.0 as usize) {
+            *placement = worker;
+        }
+        ctx.send(address, WorkerMessage::Assign(worker, request));
         true
     }
 
@@ -179,6 +198,10 @@ impl Actor<Serving> for Router {
                 self.tree.path(request, &mut self.path);
                 self.load.ended(worker, request, &self.path);
                 self.release_held(ctx);
+            }
+            RouterMessage::HandedOff(request) => {
+                let worker = self.placements[request.0 as usize];
+                ctx.send(self.workers[worker.0 as usize], WorkerMessage::Release(worker, request));
             }
             RouterMessage::KvExtent { worker, segment, blocks } => {
                 self.cache_changed(worker, segment, blocks, ctx.now());

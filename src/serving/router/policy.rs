@@ -1,5 +1,6 @@
 //! What a routing policy sees and answers.
 
+use crate::report::record::Role;
 use crate::serving::message::{Serving, WorkerId};
 use crate::simulation::{ActorRng, Context, SimDuration, SimTime};
 use crate::workload::RequestId;
@@ -21,6 +22,10 @@ pub trait RoutingPolicy: Send {
     fn needs(&self) -> Needs {
         Needs::default()
     }
+
+    /// Told once, before anything else, which pool the policy serves: prefill and decode pools may be routed by two
+    /// instances of one policy.
+    fn serve_role(&mut self, _role: Role) {}
 
     /// Problems of the configuration, one sentence each, naming the field.
     fn problems(&self) -> Vec<String> {
@@ -77,6 +82,8 @@ impl RequestView {
 pub struct WorkerView {
     /// Which.
     pub id: WorkerId,
+    /// Place of this attention-data-parallel rank within its worker.
+    pub rank: u32,
     /// Blocks of the request, from its start, that the worker reported to have in its cache.
     pub overlap_blocks: u32,
     /// Prompt tokens placed there that have not led to a first token yet, without those found in the cache.
@@ -96,6 +103,7 @@ impl WorkerView {
     pub fn idle(id: WorkerId) -> Self {
         Self {
             id,
+            rank: 0,
             overlap_blocks: 0,
             active_prefill_tokens: 0,
             active_blocks: 0,

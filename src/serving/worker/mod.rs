@@ -1,18 +1,26 @@
-//! A worker: one engine replica.
+//! A worker: one engine replica, which is a group of one or more attention-data-parallel ranks.
 //!
-//! - *Receives* requests that were placed here.
-//! - *Sends* to the router what it needs to know (changes of the cache, first tokens, ends) and to the client the ends of
-//!   requests, each only where somebody listens.
-//! - *Keeps* the engine and whether a pass is under way; its only wake is the end of that pass or, between passes, the
-//!   start of the next.
-//! - *Invariants*: at most one pass at a time; a pass starts only after everything else that happens at that instant; when all
-//!   requests are gone the engine holds no KV blocks.
+//! - *Receives* requests that were placed on one of its ranks; in a disaggregated fleet also the arrival of KV blocks and
+//!   the permission to give them up.
+//! - *Sends* to its router what that needs to know (changes of the cache, first tokens, ends), to the client the ends of
+//!   requests, each only where somebody listens; a prefill worker passes computed prompts on to the decode router.
+//! - *Keeps* the engines of its ranks and whether a pass is under way; its only wake is the end of that pass or, between
+//!   passes, the start of the next.
+//! - *Invariants*: the ranks pass in lock-step: all with work start together and end together, with the slowest; a pass
+//!   starts only after everything else that happens at that instant; hand-offs that come during a pass take effect at its
+//!   end; when all requests are gone the engines hold no KV blocks.
+
+mod handoff;
+
+pub use handoff::{Handoff, Transfer};
 
 use super::message::{ClientMessage, RouterMessage, Serving, WorkerId, WorkerMessage};
 use super::order;
-use crate::engine::{Engine, EngineError, Output, Signals};
+use super::recorder::HandoffStep;
+use crate::engine::{Cadence, Engine, EngineError, Output, Signals};
 use crate::report::record::Role;
-use crate::simulation::{Actor, Address, Context};
+use crate::simulation::{Actor, Address, Context, SimTime};
+use crate::workload::RequestId;
 
 /// Who wants to hear what from a worker.
 #[derive(Clone, Copy, Debug)]
@@ -27,27 +35,88 @@ pub struct Listeners {
 
 /// One engine replica.
 pub struct Worker {
-    id: WorkerId,
+    /// Number of its first rank.
+    first_rank: WorkerId,
     role: Role,
-    engine: Box<dyn Engine>,
+    ranks: Vec<Box<dyn Engine>>,
+    /// Prompt work is taken up in every n-th pass only.
+    prefill_interval: u32,
+    /// Passes since the group last had nothing to do.
+    passes: u32,
     listeners: Listeners,
+    handoff: Option<Handoff>,
     /// A pass is under way.
     busy: bool,
     signals: Signals,
+    group_ends: Vec<SimTime>,
 }
 
 impl Worker {
-    /// An idle worker.
-    pub fn new(id: WorkerId, role: Role, engine: Box<dyn Engine>, listeners: Listeners) -> Self {
-        Self { id, role, engine, listeners, busy: false, signals: Signals::default() }
+    /// An idle worker whose ranks run `ranks`. Ranks of one group take up prompt work in every
+    /// `prefill_interval`-th pass only.
+    ///
+    /// # Panics
+    /// If there are no ranks.
+    pub fn new(
+        first_rank: WorkerId,
+        role: Role,
+        ranks: Vec<Box<dyn Engine>>,
+        prefill_interval: u32,
+        listeners: Listeners,
+        handoff: Option<Handoff>,
+    ) -> Self {
+        assert!(!ranks.is_empty(), "a worker has at least one rank");
+        Self {
+            first_rank,
+            role,
+            ranks,
+            prefill_interval,
+            passes: 0,
+            listeners,
+            handoff,
+            busy: false,
+            signals: Signals::default(),
+            group_ends: Vec::new(),
+        }
+    }
+
+    fn id(&self, rank: usize) -> WorkerId {
+        WorkerId(self.first_rank.0 + rank as u32)
+    }
+
+    fn engine(&mut self, rank: WorkerId) -> &mut dyn Engine {
+        self.ranks[(rank.0 - self.first_rank.0) as usize].as_mut()
+    }
+
+    fn has_work(&self) -> bool {
+        self.ranks.iter().any(|rank| rank.has_work())
+    }
+
+    fn cadence(&self) -> Cadence {
+        match self.passes % self.prefill_interval {
+            _ if self.prefill_interval == 1 => Cadence::Free,
+            0 => Cadence::Open,
+            since => Cadence::Deferred { passes: self.prefill_interval - since },
+        }
     }
 
     fn start_pass(&mut self, ctx: &mut Context<'_, Serving>) -> Result<(), EngineError> {
         let now = ctx.now();
-        self.signals.clear();
-        let end = self.engine.start_pass(now, &mut self.signals)?;
-        for admission in &self.signals.admitted {
-            ctx.record().admitted(admission.request, admission.reused_tokens, now);
+        let cadence = self.cadence();
+        let mut end = None;
+        for rank in &mut self.ranks {
+            self.signals.clear();
+            let rank_end = rank.start_pass(now, cadence, &mut self.signals)?;
+            end = end.max(rank_end);
+            for admission in &self.signals.admitted {
+                ctx.record().admitted(admission.request, admission.reused_tokens, now);
+                if self.role == Role::Decode {
+                    ctx.record().handed_off(admission.request, HandoffStep::DecodeAdmitted, now);
+                }
+            }
+        }
+        if self.ranks.len() > 1 {
+            end = self.align_ranks(now).or(end);
         }
         if let Some(end) = end {
             self.busy = true;
@@ -56,47 +125,95 @@ impl Worker {
         Ok(())
     }
 
+    /// Lets the ranks wait for each other, pass by pass; returns the common end.
+    fn align_ranks(&mut self, now: SimTime) -> Option<SimTime> {
+        let passing = || self.ranks.iter().map(|rank| rank.pass_ends()).filter(|ends| !ends.is_empty());
+        let passes = passing().map(<[_]>::len).min()?;
+        self.group_ends.clear();
+        let mut group_end = now;
+        for pass in 0..passes {
+            let duration = |ends: &[SimTime]| ends[pass] - if pass == 0 { now } else { ends[pass - 1] };
+            group_end += passing().map(duration).max().unwrap_or_default();
+            self.group_ends.push(group_end);
+        }
+        for rank in &mut self.ranks {
+            rank.set_pass_ends(&self.group_ends);
+        }
+        Some(group_end)
+    }
+
     fn complete_pass(&mut self, ctx: &mut Context<'_, Serving>) {
         self.busy = false;
-        self.signals.clear();
-        self.engine.complete_pass(&mut self.signals);
-        self.publish(ctx);
-        if self.engine.has_work() {
+        let passes = self.ranks.iter().map(|rank| rank.pass_ends().len()).max().unwrap_or(0);
+        self.passes = self.passes.wrapping_add(passes as u32);
+        for rank in 0..self.ranks.len() {
+            self.signals.clear();
+            self.ranks[rank].complete_pass(&mut self.signals);
+            self.publish(rank, ctx);
+        }
+        self.settle_handoffs(ctx);
+        if self.has_work() {
             ctx.wake_at(ctx.now(), order::PASS_START);
+        } else {
+            self.passes = 0;
         }
     }
 
-    /// Tells the listeners what the pass did: the cache first, then outputs in order.
-    fn publish(&mut self, ctx: &mut Context<'_, Serving>) {
+    /// Tells the listeners what a rank's pass did: the cache first, then outputs in order.
+    fn publish(&mut self, rank: usize, ctx: &mut Context<'_, Serving>) {
+        let id = self.id(rank);
         if let Some(router) = self.listeners.router_kv {
             for &(segment, blocks) in &self.signals.kv_changes {
-                ctx.send(router, RouterMessage::KvExtent { worker: self.id, segment, blocks });
+                ctx.send(router, RouterMessage::KvExtent { worker: id, segment, blocks });
             }
         }
-        for &output in &self.signals.outputs {
-            let now = ctx.now();
-            let ended = match output {
-                Output::FirstToken(request) => {
-                    if let Some(router) = self.listeners.router_load {
-                        ctx.send(router, RouterMessage::FirstToken(self.id, request));
-                    }
-                    continue;
-                }
+        let now = ctx.now();
+        for index in 0..self.signals.outputs.len() {
+            match self.signals.outputs[index] {
+                Output::FirstToken(request) => self.tell_router(RouterMessage::FirstToken(id, request), ctx),
+                Output::PromptComputed(request) => self.pass_on(id, request, ctx),
                 Output::Completed(request, stamps) => {
                     ctx.record().completed(request, stamps, now);
-                    request
+                    self.tell_ended(id, request, ctx);
                 }
                 Output::Rejected(request, stamps) => {
                     ctx.record().rejected(request, stamps, now);
-                    request
+                    self.tell_ended(id, request, ctx);
                 }
-            };
-            if let Some(router) = self.listeners.router_load {
-                ctx.send(router, RouterMessage::Ended(self.id, ended));
             }
-            if let Some(client) = self.listeners.client {
-                ctx.send(client, ClientMessage::Ended(ended));
-            }
+        }
+    }
+
+    fn tell_router(&self, message: RouterMessage, ctx: &mut Context<'_, Serving>) {
+        if let Some(router) = self.listeners.router_load {
+            ctx.send(router, message);
+        }
+    }
+
+    fn tell_ended(&self, rank: WorkerId, request: RequestId, ctx: &mut Context<'_, Serving>) {
+        self.tell_router(RouterMessage::Ended(rank, request), ctx);
+        if let Some(client) = self.listeners.client {
+            ctx.send(client, ClientMessage::Ended(request));
+        }
+    }
+
+    /// Takes a request to compute.
+    fn enqueue(&mut self, rank: WorkerId, request: RequestId, ctx: &mut Context<'_, Serving>) {
+        let now = ctx.now();
+        let cuts = self.engine(rank).enqueue(request);
+        if !self.busy {
+            ctx.wake_at(now, order::PASS_START);
+        } else if cuts {
+            self.cut(ctx);
+        }
+    }
+
+    /// Ends a run of passes with the one in progress.
+    fn cut(&mut self, ctx: &mut Context<'_, Serving>) {
+        let now = ctx.now();
+        let ends = self.ranks.iter_mut().filter_map(|rank| rank.cut(now));
+        if let Some(end) = ends.max() {
+            ctx.wake_at(end, order::PASS_COMPLETION);
         }
     }
 }
@@ -104,14 +221,19 @@ impl Worker {
 impl Actor<Serving> for Worker {
     type Inbox = WorkerMessage;
 
-    fn receive(&mut self, WorkerMessage::Assign(request): WorkerMessage, ctx: &mut Context<'_, Serving>) {
-        let now = ctx.now();
-        ctx.record().dispatched(request, self.role, self.id.0, now);
-        let cut_to = self.engine.enqueue(request, now);
-        if !self.busy {
-            ctx.wake_at(now, order::PASS_START);
-        } else if let Some(end) = cut_to {
-            ctx.wake_at(end, order::PASS_COMPLETION);
+    fn receive(&mut self, message: WorkerMessage, ctx: &mut Context<'_, Serving>) {
+        match message {
+            WorkerMessage::Assign(rank, request) => {
+                let now = ctx.now();
+                ctx.record().dispatched(request, self.role, rank.0, now);
+                if self.role == Role::Decode {
+                    self.ask_for_blocks(rank, request, ctx);
+                } else {
+                    self.enqueue(rank, request, ctx);
+                }
+            }
+            WorkerMessage::KvArrived(rank, request) => self.kv_arrived(rank, request, ctx),
+            WorkerMessage::Release(rank, request) => self.release(rank, request, ctx),
         }
     }
 
@@ -124,19 +246,22 @@ impl Actor<Serving> for Worker {
     }
 
     fn finish(&mut self, ctx: &mut Context<'_, Serving>) {
-        self.engine.stop(ctx.now());
-        for (request, stamps) in self.engine.unfinished() {
-            ctx.record().unfinished(request, stamps);
+        for rank in &mut self.ranks {
+            rank.stop(ctx.now());
+            for (request, stamps) in rank.unfinished() {
+                ctx.record().unfinished(request, stamps);
+            }
+            let held = rank.blocks_held();
+            if rank.waiting_for().is_none() && held > 0 {
+                ctx.fail(format!("{held} KV blocks are still held although every request is gone"));
+            }
+            let (timeline, counters) = (rank.take_timeline(), rank.counters());
+            ctx.record().rank_finished(timeline, counters);
         }
-        let held = self.engine.blocks_held();
-        if !self.engine.has_work() && held > 0 {
-            ctx.fail(format!("{held} KV blocks are still held although every request is gone"));
-        }
-        let (timeline, counters) = (self.engine.take_timeline(), self.engine.counters());
-        ctx.record().rank_finished(timeline, counters);
     }
 
     fn waiting_for(&self) -> Option<String> {
-        self.engine.has_work().then(|| self.engine.waiting_for())
+        let ranks: Vec<_> = self.ranks.iter().filter_map(|rank| rank.waiting_for()).collect();
+        (!ranks.is_empty()).then(|| ranks.join(" | "))
     }
 }

@@ -1,0 +1,294 @@
+//! The scheduler that vLLM and TensorRT-LLM share: chunked prefill beside decodes, prefix reuse, blocks taken as
+//! sequences grow. [`Rules`] says in what the two differ.
+//!
+//! # A pass ([`pass`])
+//!
+//! 1. Running requests are scheduled in order, as far as the token budget goes. Who finds no block for its next token
+//!    makes another give way, or itself ([`PreemptionMode`]).
+//! 2. Unless somebody had to give way, waiting requests are admitted, strictly in order.
+//! 3. The pass lasts as long as its prompt work plus its decode work. At its end every request whose known tokens are all
+//!    computed gets a token (or a burst of them, with [`Speculation`]), and who is done leaves its blocks behind for reuse.
+//!
+//! # Runs of passes ([`run`])
+//!
+//! While every running request is generating and nobody can be admitted, passes differ in nothing but the lengths of
+//! their contexts, and many are planned at once.
+//!
+//! # Roles ([`handoff`])
+//!
+//! A prefill engine sends nothing to the client: it keeps the blocks of a computed prompt until they have been fetched. A
+//! decode engine admits requests whose prompt arrives from elsewhere, and never charges prompt work.
+
+mod handoff;
+mod pass;
+mod run;
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use self::pass::{Pass, PassKind};
+use super::kv::{KvCache, Match};
+use super::sequence::Sequence;
+use super::speculation::Speculation;
+use super::{Cadence, Engine, EngineError, Reservation, Signals, TokenStamps};
+use crate::config::scenario::{EngineOptions, PreemptionMode};
+use crate::report::record::{Counters, PassTimeline, Role};
+use crate::simulation::SimTime;
+use crate::timing::PassPricer;
+use crate::workload::prefix::{PathStep, PrefixTree};
+use crate::workload::{Request, RequestId, Workload};
+
+/// In what paged schedulers differ.
+pub trait Rules: fmt::Debug + Send + 'static {
+    /// Output tokens that a request will get.
+    fn output_tokens(request: &Request, limits: &Limits, cache: &KvCache) -> u32;
+
+    /// Whether not even an empty cache could hold a sequence.
+    fn never_fits(sequence: &Sequence, cache: &KvCache) -> bool;
+
+    /// Whether the head of the waiting queue, of which `found` is cached, may enter beside `running`.
+    fn has_room(head: &Sequence, found: Match, running: &[Sequence], cache: &KvCache) -> bool;
+
+    /// Tokens of a sequence that may come from the cache.
+    fn look_up_tokens(sequence: &Sequence) -> u32;
+}
+
+/// Limits of a paged scheduler; what is unbounded is the type's maximum.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Requests that may run at a time.
+    pub max_num_seqs: usize,
+    /// Tokens that one pass may compute.
+    pub max_num_batched_tokens: u32,
+    /// Longest sequence in tokens.
+    pub max_model_len: u32,
+    /// Whether a prompt may be computed in several passes.
+    pub chunked_prefill: bool,
+    /// Who gives way.
+    pub preemption: PreemptionMode,
+    /// Whether the pass that completes a prompt is also charged a decode step for that request.
+    pub first_token_decode: bool,
+}
+
+impl Limits {
+    fn of(options: &EngineOptions) -> Self {
+        Self {
+            max_num_seqs: options.max_num_seqs.map_or(usize::MAX, |limit| limit as usize),
+            max_num_batched_tokens: options.max_num_batched_tokens.unwrap_or(u32::MAX),
+            max_model_len: options.max_model_len.unwrap_or(u32::MAX),
+            chunked_prefill: options.enable_chunked_prefill,
+            preemption: options.preemption_mode,
+            first_token_decode: options.first_token_decode,
+        }
+    }
+}
+
+/// What an engine shares with all others of its run.
+#[derive(Clone, Debug)]
+pub struct Inputs {
+    /// The requests.
+    pub workload: Arc<Workload>,
+    /// Their shared prefixes.
+    pub tree: Arc<PrefixTree>,
+    /// How long passes take.
+    pub pricer: PassPricer,
+}
+
+/// An engine rank with a paged scheduler.
+pub struct PagedEngine<R> {
+    inputs: Inputs,
+    role: Role,
+    limits: Limits,
+    kv: KvCache,
+    /// In the order of admission.
+    running: Vec<Sequence>,
+    waiting: VecDeque<Sequence>,
+    /// The head of `waiting` was found not to fit, and nothing has been released since.
+    head_blocked: bool,
+    /// The head of `waiting` was found not to fit when the group last took up prompt work.
+    was_bound: bool,
+    speculation: Option<Speculation>,
+    /// Prompts computed here whose blocks have not been fetched.
+    sources: FxHashMap<RequestId, Sequence>,
+    /// Requests that ask for blocks, in order.
+    asking: VecDeque<RequestId>,
+    /// Requests whose blocks are set aside and whose content is on its way.
+    reserved: FxHashMap<RequestId, Sequence>,
+    pass: Pass,
+    timeline: PassTimeline,
+    counters: Counters,
+    path: Vec<PathStep>,
+    rules: PhantomData<R>,
+}
+
+impl<R: Rules> PagedEngine<R> {
+    /// An empty engine for scheduler `rank` of its pool. With `publish`, changes of its cache are reported.
+    pub fn new(options: &EngineOptions, role: Role, rank: u32, inputs: Inputs, publish: bool) -> Self {
+        let published = if publish { inputs.tree.segment_count() as u32 } else { 0 };
+        let caching = options.enable_prefix_caching;
+        let speculation = options.aic_nextn.filter(|&drafts| drafts > 0).map(|drafts| {
+            let seed = options.aic_mtp_seed.wrapping_add(u64::from(rank));
+            Speculation::new(drafts, options.aic_nextn_accept_rates.as_deref(), seed)
+        });
+        Self {
+            kv: KvCache::new(options.num_gpu_blocks, options.block_size, caching, published),
+            inputs,
+            role,
+            limits: Limits::of(options),
+            running: Vec::new(),
+            waiting: VecDeque::new(),
+            head_blocked: false,
+            was_bound: false,
+            speculation,
+            sources: FxHashMap::default(),
+            asking: VecDeque::new(),
+            reserved: FxHashMap::default(),
+            pass: Pass::default(),
+            timeline: PassTimeline::default(),
+            counters: Counters::default(),
+            path: Vec::new(),
+            rules: PhantomData,
+        }
+    }
+
+    fn new_sequence(&self, id: RequestId) -> Sequence {
+        let request = &self.inputs.workload.requests[id.0 as usize];
+        let wanted = match self.role {
+            Role::Prefill => 1,
+            Role::Agg | Role::Decode => R::output_tokens(request, &self.limits, &self.kv),
+        };
+        Sequence::new(id, request.input_length, wanted)
+    }
+
+    /// Requests that hold blocks without taking part in passes.
+    fn detached(&self) -> usize {
+        self.sources.len() + self.reserved.len()
+    }
+}
+
+impl<R: Rules> Engine for PagedEngine<R> {
+    fn enqueue(&mut self, request: RequestId) -> bool {
+        let sequence = self.new_sequence(request);
+        self.waiting.push_back(sequence);
+        !self.head_blocked && self.running.len() < self.limits.max_num_seqs
+    }
+
+    fn cut(&mut self, now: SimTime) -> Option<SimTime> {
+        self.cut_run(now)
+    }
+
+    fn start_pass(
+        &mut self,
+        now: SimTime,
+        cadence: Cadence,
+        signals: &mut Signals,
+    ) -> Result<Option<SimTime>, EngineError> {
+        if !self.has_work() {
+            return Ok(None);
+        }
+        if self.is_steady(cadence)
+            && let Some(end) = self.start_run(now, cadence)?
+        {
+            return Ok(Some(end));
+        }
+        self.evaluate(now, cadence, signals)
+    }
+
+    fn pass_ends(&self) -> &[SimTime] {
+        match self.pass.kind {
+            PassKind::None => &[],
+            PassKind::Evaluated { first } | PassKind::Run { first } => &self.timeline.ends[first as usize..],
+        }
+    }
+
+    fn set_pass_ends(&mut self, ends: &[SimTime]) {
+        if let PassKind::Evaluated { first } | PassKind::Run { first } = self.pass.kind {
+            let first = first as usize;
+            let kept = ends.len().min(self.timeline.ends.len() - first);
+            self.timeline.ends.truncate(first + kept);
+            self.timeline.ends[first..].copy_from_slice(&ends[..kept]);
+        }
+    }
+
+    fn complete_pass(&mut self, signals: &mut Signals) {
+        match std::mem::take(&mut self.pass.kind) {
+            PassKind::None => {}
+            PassKind::Evaluated { .. } => self.complete_evaluated(signals),
+            PassKind::Run { first } => self.complete_run(first, signals),
+        }
+        self.kv.drain_changes(|segment, blocks| signals.kv_changes.push((segment, blocks)));
+    }
+
+    fn has_work(&self) -> bool {
+        !self.running.is_empty() || !self.waiting.is_empty()
+    }
+
+    fn release_source(&mut self, request: RequestId) {
+        self.let_source_go(request);
+    }
+
+    fn ask_for_reservation(&mut self, request: RequestId) {
+        self.asking.push_back(request);
+    }
+
+    fn grant_reservations(&mut self, granted: &mut Vec<Reservation>) {
+        while let Some(reservation) = self.grant_next() {
+            granted.push(reservation);
+        }
+    }
+
+    fn activate(&mut self, request: RequestId) {
+        self.activate_reserved(request);
+    }
+
+    fn stop(&mut self, limit: SimTime) {
+        let over = self.timeline.ends.partition_point(|&end| end <= limit);
+        self.timeline.ends.truncate(over);
+        if let PassKind::Run { first } = std::mem::take(&mut self.pass.kind)
+            && over > first as usize
+        {
+            self.complete_run(first, &mut Signals::default());
+        }
+    }
+
+    fn unfinished(&self) -> Vec<(RequestId, TokenStamps)> {
+        let sequences = self.running.iter().chain(&self.waiting).chain(self.reserved.values());
+        let mut unfinished: Vec<_> =
+            sequences.map(|sequence| (sequence.request, sequence.stamps(&self.timeline))).collect();
+        unfinished.extend(self.asking.iter().map(|&request| (request, TokenStamps::default())));
+        unfinished.sort_unstable_by_key(|&(request, _)| request);
+        unfinished
+    }
+
+    fn counters(&self) -> Counters {
+        Counters { evictions: self.kv.evictions(), ..self.counters }
+    }
+
+    fn blocks_held(&self) -> u32 {
+        self.kv.referenced()
+    }
+
+    fn take_timeline(&mut self) -> PassTimeline {
+        std::mem::take(&mut self.timeline)
+    }
+
+    fn waiting_for(&self) -> Option<String> {
+        if !self.has_work() && self.detached() == 0 && self.asking.is_empty() {
+            return None;
+        }
+        let (capacity, available) = (self.kv.capacity(), self.kv.available());
+        let (running, waiting, asking) = (self.running.len(), self.waiting.len(), self.asking.len());
+        let detached = self.detached();
+        let head = self.waiting.front().map_or_else(String::new, |head| {
+            format!("; first in line is request {} with {} tokens", head.request.0, head.known())
+        });
+        Some(format!(
+            "{running} running, {waiting} waiting, {asking} asking for blocks, {detached} between two workers, \
+             {available} of {capacity} KV blocks available{head}"
+        ))
+    }
+}

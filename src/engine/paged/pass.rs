@@ -1,0 +1,401 @@
+//! Passes in which anything may happen, request by request.
+
+use super::{Cadence, EngineError, PagedEngine, Rules, Signals};
+use crate::config::scenario::PreemptionMode;
+use crate::engine::kv::{Generated, Match};
+use crate::engine::sequence::Sequence;
+use crate::engine::{Admission, Output};
+use crate::report::record::Role;
+use crate::simulation::{SimDuration, SimTime};
+use crate::timing::{Chunk, DecodeBatch};
+use crate::workload::RequestId;
+use crate::workload::prefix::{PathStep, SegmentId};
+
+/// What is under way. Its buffers are reused.
+#[derive(Debug, Default)]
+pub(super) struct Pass {
+    pub(super) kind: PassKind,
+    /// Work of each request scheduled by an evaluated pass, in the order of the batch.
+    work: Vec<Work>,
+    chunks: Vec<Chunk>,
+    rejected: Vec<Sequence>,
+    preempted: bool,
+    budget: u32,
+    /// Tokens scheduled by prefill work.
+    committed_tokens: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum PassKind {
+    #[default]
+    None,
+    /// One pass in which anything may happen; `first` is its place in the timeline, unless it only rejects.
+    Evaluated { first: u32 },
+    /// Decode passes from this one of the timeline on.
+    Run { first: u32 },
+}
+
+/// What one request does in a pass.
+#[derive(Clone, Copy, Debug)]
+struct Work {
+    request: RequestId,
+    tokens: u32,
+    chunk: Option<Chunk>,
+}
+
+enum Scheduling {
+    Scheduled,
+    GaveWay,
+    Blocked,
+}
+
+impl<R: Rules> PagedEngine<R> {
+    /// Composes and prices the next pass; `None` when everybody waits for somebody outside.
+    pub(super) fn evaluate(
+        &mut self,
+        now: SimTime,
+        cadence: Cadence,
+        signals: &mut Signals,
+    ) -> Result<Option<SimTime>, EngineError> {
+        let first = self.timeline.ends.len() as u32;
+        self.pass.rejected.clear();
+        self.compose(cadence, signals);
+        if self.pass.work.is_empty() && self.pass.preempted {
+            // Everybody running gave way, so nothing was scheduled: compose again, from the waiting queue.
+            self.compose(cadence, signals);
+        }
+        if self.pass.work.is_empty() && self.pass.rejected.is_empty() {
+            if self.detached() > 0 {
+                return Ok(None);
+            }
+            return Err(EngineError::Stuck(self.describe()));
+        }
+        self.pass.kind = PassKind::Evaluated { first };
+        if self.pass.work.is_empty() {
+            return Ok(Some(now));
+        }
+        let end = now + self.price()?;
+        self.timeline.ends.push(end);
+        Ok(Some(end))
+    }
+
+    fn describe(&self) -> String {
+        super::Engine::waiting_for(self).unwrap_or_default()
+    }
+
+    /// Decides who does what in the pass.
+    fn compose(&mut self, cadence: Cadence, signals: &mut Signals) {
+        let deferring = self.is_deferring(cadence);
+        self.pass.work.clear();
+        self.pass.preempted = false;
+        self.pass.budget = self.limits.max_num_batched_tokens;
+        self.schedule_running(deferring);
+        if !self.pass.preempted && !deferring {
+            self.admit_waiting(signals);
+            if cadence == Cadence::Open {
+                self.was_bound = self.head_blocked;
+            }
+        }
+        self.reserve_drafts();
+    }
+
+    /// Whether this rank leaves prompt work to later passes: only while it has decodes of its own to go on with, and
+    /// not if it lacked blocks when it last could take up prompt work.
+    pub(super) fn is_deferring(&self, cadence: Cadence) -> bool {
+        matches!(cadence, Cadence::Deferred { .. })
+            && !self.was_bound
+            && self.running.iter().any(Sequence::is_decoding)
+    }
+
+    fn schedule_running(&mut self, deferring: bool) {
+        let mut scan = 0;
+        while scan < self.running.len() && self.pass.budget > 0 {
+            if deferring && !self.running[scan].is_decoding() {
+                scan += 1;
+                continue;
+            }
+            match self.schedule(scan) {
+                // Who gave way in front of the scan moved everybody up, and the scan does not move back: the reference
+                // skips one request for each.
+                Scheduling::Scheduled => scan += 1,
+                Scheduling::GaveWay => {}
+                Scheduling::Blocked => break,
+            }
+        }
+    }
+
+    /// Schedules the running request at `position`, making others give way as needed.
+    fn schedule(&mut self, position: usize) -> Scheduling {
+        let sequence = &self.running[position];
+        let Some(tokens) = self.tokens_to_schedule(sequence, sequence.computed) else {
+            return Scheduling::Blocked;
+        };
+        match self.find_blocks(position, sequence.computed + tokens) {
+            None => Scheduling::GaveWay,
+            Some(position) => {
+                self.compute(position, tokens);
+                Scheduling::Scheduled
+            }
+        }
+    }
+
+    /// Gives the running request at `position` blocks for `tokens` tokens, making others give way as needed. Returns
+    /// where it stands then, or `None` if it had to give way itself.
+    fn find_blocks(&mut self, mut position: usize, tokens: u32) -> Option<usize> {
+        while !self.kv.grow(&mut self.running[position].hold, tokens) {
+            let victim = match self.limits.preemption {
+                PreemptionMode::Lifo => self.running.len() - 1,
+                PreemptionMode::Fifo => 0,
+            };
+            self.preempt(victim);
+            if victim == position {
+                return None;
+            }
+            position -= usize::from(victim < position);
+        }
+        Some(position)
+    }
+
+    /// How many tokens of a sequence the budget admits; `None` when it has to wait for a larger budget.
+    fn tokens_to_schedule(&self, sequence: &Sequence, computed: u32) -> Option<u32> {
+        let prompt_left = sequence.prompt.saturating_sub(computed);
+        if !self.limits.chunked_prefill && prompt_left > self.pass.budget {
+            return None;
+        }
+        Some((sequence.known() - computed).min(self.pass.budget))
+    }
+
+    /// Enters the work of a running request, whose blocks are at hand, into the pass.
+    fn compute(&mut self, position: usize, tokens: u32) {
+        let sequence = &mut self.running[position];
+        let before = sequence.computed;
+        sequence.computed += tokens;
+        if before < sequence.prompt {
+            self.inputs.tree.path(sequence.request, &mut self.path);
+            self.kv.publish_prompt(&mut sequence.hold, &self.path, sequence.computed);
+        }
+        let new_tokens = sequence.computed.min(sequence.prompt).saturating_sub(before);
+        let is_charged = new_tokens > 0 && self.role != Role::Decode;
+        let chunk = is_charged.then_some(Chunk { new_tokens, prefix_tokens: before });
+        self.pass.work.push(Work { request: sequence.request, tokens, chunk });
+        self.pass.budget -= tokens;
+    }
+
+    /// Takes the blocks of a running request and puts it at the head of the waiting queue.
+    fn preempt(&mut self, position: usize) {
+        let mut sequence = self.running.remove(position);
+        if let Some(index) = self.pass.work.iter().position(|work| work.request == sequence.request) {
+            self.pass.budget += self.pass.work.remove(index).tokens;
+        }
+        let own = self.own_step(&sequence);
+        let generated = Generated::Findable { segment: own.segment, start: own.start };
+        self.kv.release(&mut sequence.hold, sequence.computed, generated);
+        sequence.computed = 0;
+        self.waiting.push_front(sequence);
+        self.pass.preempted = true;
+        self.head_blocked = false;
+        self.counters.preemptions += 1;
+    }
+
+    /// The segment under which a sequence finds its own generated blocks again.
+    fn own_step(&self, sequence: &Sequence) -> PathStep {
+        PathStep {
+            segment: SegmentId(self.inputs.tree.segment_count() as u32 + sequence.request.0),
+            start: sequence.prompt / self.kv.block_size(),
+            blocks: u32::MAX,
+        }
+    }
+
+    /// Sets blocks aside for the draft tokens of everybody who gets tokens in this pass.
+    fn reserve_drafts(&mut self) {
+        let Some(most_tokens) = self.speculation.as_ref().map(super::Speculation::most_tokens) else {
+            return;
+        };
+        let mut scan = 0;
+        while scan < self.running.len() {
+            let sequence = &self.running[scan];
+            let ahead = most_tokens.min(sequence.remaining(self.limits.max_model_len));
+            if !sequence.is_ready() || self.find_blocks(scan, sequence.known() + ahead).is_some() {
+                scan += 1;
+            }
+        }
+    }
+
+    fn admit_waiting(&mut self, signals: &mut Signals) {
+        self.head_blocked = false;
+        while self.pass.budget > 0 && self.running.len() < self.limits.max_num_seqs {
+            let Some(head) = self.waiting.front() else { return };
+            if head.is_active() {
+                self.admit_active(0, signals);
+            } else if self.can_never_run(head) {
+                self.reject_head();
+            } else if !self.admit_head(signals) {
+                break;
+            }
+        }
+        if self.head_blocked {
+            self.admit_active_behind(signals);
+        }
+    }
+
+    /// Admits the head of the waiting queue, or rejects it; false when it has to wait.
+    fn admit_head(&mut self, signals: &mut Signals) -> bool {
+        let head = &self.waiting[0];
+        let prompt = head.prompt;
+        let found = self.look_up_head();
+        let head = &self.waiting[0];
+        if !self.asking.is_empty() || !R::has_room(head, found, &self.running, &self.kv) {
+            self.head_blocked = true;
+            return false;
+        }
+        let cached = found.blocks * self.kv.block_size();
+        let prompt_left = prompt.saturating_sub(cached);
+        if !self.limits.chunked_prefill && prompt_left > self.limits.max_num_batched_tokens {
+            self.reject_head();
+            return true;
+        }
+        let Some(tokens) = self.tokens_to_schedule(head, cached) else { return false };
+        let hold = self.kv.take_match();
+        let Some(mut sequence) = self.waiting.pop_front() else { return false };
+        sequence.hold = hold;
+        sequence.computed = cached;
+        let grown = self.kv.grow(&mut sequence.hold, cached + tokens);
+        assert!(grown, "admission made sure of room for the whole sequence");
+        let reused_tokens = if self.role == Role::Decode { 0 } else { cached };
+        signals.admitted.push(Admission { request: sequence.request, reused_tokens });
+        self.running.push(sequence);
+        self.compute(self.running.len() - 1, tokens);
+        true
+    }
+
+    /// What the cache has of the head of the waiting queue.
+    fn look_up_head(&mut self) -> Match {
+        let head = &self.waiting[0];
+        let limit = R::look_up_tokens(head) / self.kv.block_size();
+        let own = (head.generated > 0).then(|| self.own_step(head));
+        self.inputs.tree.path(head.request, &mut self.path);
+        self.path.extend(own);
+        let found = self.kv.look_up(&self.path, limit);
+        if self.speculation.is_some() && found.blocks > 0 {
+            // The draft head needs the states of the last block anew.
+            return self.kv.look_up(&self.path, found.blocks - 1);
+        }
+        found
+    }
+
+    /// Admits the waiting request at `position`, whose prompt is computed and whose blocks are its own.
+    fn admit_active(&mut self, position: usize, signals: &mut Signals) {
+        let Some(sequence) = self.waiting.remove(position) else { return };
+        signals.admitted.push(Admission { request: sequence.request, reused_tokens: 0 });
+        self.running.push(sequence);
+        self.compute(self.running.len() - 1, 0);
+    }
+
+    /// Requests that hold their blocks already need not wait for a head that finds none: it may be waiting for theirs.
+    fn admit_active_behind(&mut self, signals: &mut Signals) {
+        while self.pass.budget > 0 && self.running.len() < self.limits.max_num_seqs {
+            let Some(position) = self.waiting.iter().position(Sequence::is_active) else { return };
+            self.admit_active(position, signals);
+        }
+    }
+
+    /// Whether not even an empty engine could run a request.
+    pub(super) fn can_never_run(&self, sequence: &Sequence) -> bool {
+        let drafts = self.speculation.as_ref().map_or(0, super::Speculation::most_tokens);
+        let ahead = drafts.min(sequence.remaining(self.limits.max_model_len));
+        sequence.prompt >= self.limits.max_model_len
+            || R::never_fits(sequence, &self.kv)
+            || (sequence.known() + ahead).div_ceil(self.kv.block_size()) > self.kv.capacity()
+    }
+
+    pub(super) fn has_room_for_prompt(&self, sequence: &Sequence, found: Match) -> bool {
+        R::has_room(sequence, found, &self.running, &self.kv)
+    }
+
+    fn reject_head(&mut self) {
+        self.pass.rejected.extend(self.waiting.pop_front());
+    }
+
+    /// Duration of the evaluated pass: its chunks, and the requests that generate from a prompt completed earlier.
+    fn price(&mut self) -> Result<SimDuration, EngineError> {
+        let mut batch = DecodeBatch { requests: 0, context_tokens: 0 };
+        let mut committed_tokens = 0;
+        self.pass.chunks.clear();
+        let mut work = self.pass.work.iter().peekable();
+        for sequence in &self.running {
+            let Some(work) = work.next_if(|work| work.request == sequence.request) else { continue };
+            if let Some(chunk) = work.chunk {
+                self.pass.chunks.push(chunk);
+                committed_tokens += u64::from(work.tokens);
+            }
+            if self.is_charged_a_decode(sequence, work) {
+                batch.requests += 1;
+                batch.context_tokens += u64::from(sequence.known());
+            }
+        }
+        debug_assert!(work.next().is_none(), "work is kept in the order of the batch");
+        self.pass.committed_tokens = committed_tokens;
+        Ok(self.inputs.pricer.pass(&self.pass.chunks, batch)?)
+    }
+
+    fn is_charged_a_decode(&self, sequence: &Sequence, work: &Work) -> bool {
+        let completes_prompt = sequence.generated == 0 && work.chunk.is_some();
+        let prompt_counts_too = self.limits.first_token_decode || self.speculation.is_some();
+        self.role != Role::Prefill
+            && sequence.generated < sequence.wanted
+            && sequence.is_ready()
+            && (!completes_prompt || prompt_counts_too)
+    }
+
+    pub(super) fn complete_evaluated(&mut self, signals: &mut Signals) {
+        let timeline = &self.timeline;
+        let rejection = |sequence: &Sequence| Output::Rejected(sequence.request, sequence.stamps(timeline));
+        signals.outputs.extend(self.pass.rejected.iter().map(rejection));
+        if self.pass.work.is_empty() {
+            return;
+        }
+        self.counters.passes += 1;
+        self.counters.committed_prefill_tokens += self.pass.committed_tokens;
+        if self.role == Role::Prefill {
+            self.detach_computed(signals);
+            return;
+        }
+        let pass = self.timeline.ends.len() as u32 - 1;
+        for sequence in &mut self.running {
+            if !sequence.is_ready() || sequence.generated == sequence.wanted {
+                continue;
+            }
+            let most = sequence.remaining(self.limits.max_model_len);
+            let tokens = self.speculation.as_mut().map_or(1, |speculation| speculation.draw().min(most));
+            sequence.emit_burst(pass, tokens);
+        }
+        self.report(pass, signals);
+    }
+
+    /// Takes the requests whose prompt is computed out of the batch; their blocks stay until they have been fetched.
+    fn detach_computed(&mut self, signals: &mut Signals) {
+        for sequence in self.running.extract_if(.., |sequence| sequence.is_ready()) {
+            signals.outputs.push(Output::PromptComputed(sequence.request));
+            self.sources.insert(sequence.request, sequence);
+        }
+    }
+
+    /// Reports first tokens and ends after `pass`, request by request in the order of the batch, and lets everybody go who
+    /// is done.
+    pub(super) fn report(&mut self, pass: u32, signals: &mut Signals) {
+        let Self { running, kv, timeline, limits, head_blocked, .. } = self;
+        running.retain_mut(|sequence| {
+            if sequence.has_first_token_at(pass) {
+                signals.outputs.push(Output::FirstToken(sequence.request));
+            }
+            let ended = sequence.is_ended(limits.max_model_len);
+            if ended {
+                kv.release(&mut sequence.hold, sequence.computed, Generated::Forgotten);
+                sequence.tally_gaps(timeline);
+                signals.outputs.push(Output::Completed(sequence.request, sequence.stamps(timeline)));
+                *head_blocked = false;
+            }
+            !ended
+        });
+    }
+}

@@ -1,0 +1,207 @@
+//! The hand-off of a computed prompt from a prefill to a decode worker.
+//!
+//! ```text
+//!   prefill worker          decode router      decode worker           prefill router
+//!   prompt computed ──Arrived──►  places ──Assign──► asks for blocks
+//!                                                   reserved, transfer
+//!                                                   KvArrived (to itself) ──HandedOff──► knows where
+//!   gives blocks up ◄──────────────────────── Release ───────────────────────────────┘
+//! ```
+//!
+//! Blocks are reserved between two passes of the decode worker only; what arrives during a pass takes effect at its end.
+
+use super::Worker;
+use crate::config::scenario::{KvTransfer, KvTransferTiming};
+use crate::engine::{Reservation, TokenStamps};
+use crate::serving::message::{RouterMessage, Serving, WorkerId, WorkerMessage};
+use crate::serving::order;
+use crate::serving::recorder::HandoffStep;
+use crate::simulation::{Address, Context, InvalidDuration, SimDuration};
+use crate::workload::RequestId;
+
+/// A worker's side of the hand-off protocol.
+pub struct Handoff {
+    /// The worker itself.
+    me: Address<WorkerMessage>,
+    /// Prefill: where computed prompts go. Decode: who tells the source that its blocks have been fetched.
+    router: Address<RouterMessage>,
+    transfer: Transfer,
+    /// Prompt tokens of every request.
+    prompts: std::sync::Arc<crate::workload::Workload>,
+    block_size: u32,
+    /// Came during a pass: blocks that arrived, and blocks to give up.
+    arrived: Vec<(WorkerId, RequestId)>,
+    to_release: Vec<(WorkerId, RequestId)>,
+    granted: Vec<Reservation>,
+}
+
+impl Handoff {
+    /// A worker's side: `router` is the decode router of a prefill worker, the prefill router of a decode worker.
+    pub fn new(
+        me: Address<WorkerMessage>,
+        router: Address<RouterMessage>,
+        transfer: Transfer,
+        prompts: std::sync::Arc<crate::workload::Workload>,
+        block_size: u32,
+    ) -> Self {
+        let (arrived, to_release, granted) = (Vec::new(), Vec::new(), Vec::new());
+        Self { me, router, transfer, prompts, block_size, arrived, to_release, granted }
+    }
+}
+
+/// How long KV blocks travel. Transfers do not slow each other down.
+#[derive(Clone, Copy, Debug)]
+pub struct Transfer {
+    settings: KvTransfer,
+}
+
+impl Transfer {
+    /// Transfers as configured.
+    pub fn new(settings: KvTransfer) -> Self {
+        Self { settings }
+    }
+
+    /// Time to move a prompt of `tokens` tokens of which `missing_tokens` are not at the destination.
+    pub fn duration(&self, tokens: u64, missing_tokens: u64) -> Result<SimDuration, InvalidDuration> {
+        let KvTransfer { latency_ms, bandwidth_gbps, bytes_per_token, timing } = self.settings;
+        let moved = match timing {
+            KvTransferTiming::FullPrompt => tokens,
+            KvTransferTiming::DestinationMissing => missing_tokens,
+        };
+        match (bytes_per_token, bandwidth_gbps) {
+            (Some(bytes), Some(bandwidth)) if bandwidth > 0.0 => {
+                SimDuration::from_seconds(moved as f64 * bytes as f64 / (bandwidth * 1e9))
+            }
+            _ => SimDuration::from_ms(latency_ms),
+        }
+    }
+}
+
+impl Worker {
+    /// Prefill: a prompt is computed; the decode router takes over, after everything else that ends at this instant.
+    pub(super) fn pass_on(&mut self, rank: WorkerId, request: RequestId, ctx: &mut Context<'_, Serving>) {
+        self.tell_router(RouterMessage::FirstToken(rank, request), ctx);
+        if let Some(handoff) = &self.handoff {
+            let now = ctx.now();
+            ctx.record().handed_off(request, HandoffStep::SourceHeld, now);
+            ctx.send_at(now, order::TRANSFER, handoff.router, RouterMessage::Arrived(request));
+        }
+    }
+
+    /// Decode: a request was placed here; its prompt needs blocks first.
+    pub(super) fn ask_for_blocks(
+        &mut self,
+        rank: WorkerId,
+        request: RequestId,
+        ctx: &mut Context<'_, Serving>,
+    ) {
+        self.engine(rank).ask_for_reservation(request);
+        if self.busy {
+            self.cut(ctx);
+        } else {
+            self.grant_reservations(ctx);
+        }
+    }
+
+    /// Decode: the blocks of a prompt are here.
+    pub(super) fn kv_arrived(&mut self, rank: WorkerId, request: RequestId, ctx: &mut Context<'_, Serving>) {
+        let Some(handoff) = &mut self.handoff else { return };
+        ctx.send(handoff.router, RouterMessage::HandedOff(request));
+        if self.busy {
+            handoff.arrived.push((rank, request));
+            self.cut(ctx);
+        } else {
+            self.activate(rank, request, ctx);
+            ctx.wake_at(ctx.now(), order::PASS_START);
+        }
+    }
+
+    fn activate(&mut self, rank: WorkerId, request: RequestId, ctx: &mut Context<'_, Serving>) {
+        let now = ctx.now();
+        ctx.record().handed_off(request, HandoffStep::DestinationActivated, now);
+        self.engine(rank).activate(request);
+    }
+
+    /// Prefill: the blocks of a prompt have been fetched.
+    pub(super) fn release(&mut self, rank: WorkerId, request: RequestId, ctx: &mut Context<'_, Serving>) {
+        let Some(handoff) = &mut self.handoff else { return };
+        if self.busy {
+            handoff.to_release.push((rank, request));
+            return;
+        }
+        self.give_up(rank, request, ctx);
+        if self.has_work() {
+            ctx.wake_at(ctx.now(), order::PASS_START);
+        }
+    }
+
+    fn give_up(&mut self, rank: WorkerId, request: RequestId, ctx: &mut Context<'_, Serving>) {
+        let now = ctx.now();
+        ctx.record().handed_off(request, HandoffStep::SourceReleased, now);
+        self.engine(rank).release_source(request);
+        self.tell_router(RouterMessage::Ended(rank, request), ctx);
+    }
+
+    /// Carries out what came during the pass that has just ended, and grants what its end made possible.
+    pub(super) fn settle_handoffs(&mut self, ctx: &mut Context<'_, Serving>) {
+        let Some(handoff) = &mut self.handoff else { return };
+        let (arrived, to_release) =
+            (std::mem::take(&mut handoff.arrived), std::mem::take(&mut handoff.to_release));
+        for &(rank, request) in &to_release {
+            self.give_up(rank, request, ctx);
+        }
+        for &(rank, request) in &arrived {
+            self.activate(rank, request, ctx);
+        }
+        self.grant_reservations(ctx);
+    }
+
+    fn grant_reservations(&mut self, ctx: &mut Context<'_, Serving>) {
+        for rank in 0..self.ranks.len() {
+            let id = self.id(rank);
+            let Some(handoff) = &mut self.handoff else { return };
+            let mut granted = std::mem::take(&mut handoff.granted);
+            self.ranks[rank].grant_reservations(&mut granted);
+            for &reservation in &granted {
+                match reservation {
+                    Reservation::Granted { request, new_blocks } => self.fetch(id, request, new_blocks, ctx),
+                    Reservation::Refused { request } => self.refuse(id, request, ctx),
+                }
+            }
+            granted.clear();
+            if let Some(handoff) = &mut self.handoff {
+                handoff.granted = granted;
+            }
+        }
+    }
+
+    /// Starts the transfer of a prompt into reserved blocks.
+    fn fetch(&mut self, rank: WorkerId, request: RequestId, new_blocks: u32, ctx: &mut Context<'_, Serving>) {
+        let Some(handoff) = &self.handoff else { return };
+        let now = ctx.now();
+        ctx.record().handed_off(request, HandoffStep::DestinationReserved, now);
+        let tokens = u64::from(handoff.prompts.requests[request.0 as usize].input_length);
+        let missing_tokens = u64::from(new_blocks) * u64::from(handoff.block_size);
+        match handoff.transfer.duration(tokens, missing_tokens) {
+            Ok(duration) => {
+                ctx.send_at(
+                    now + duration,
+                    order::TRANSFER,
+                    handoff.me,
+                    WorkerMessage::KvArrived(rank, request),
+                );
+            }
+            Err(error) => ctx.fail(format!("a KV transfer takes an impossible time: {error}")),
+        }
+    }
+
+    /// Ends a request that can never run here.
+    fn refuse(&mut self, rank: WorkerId, request: RequestId, ctx: &mut Context<'_, Serving>) {
+        let now = ctx.now();
+        ctx.record().rejected(request, TokenStamps::default(), now);
+        if let Some(handoff) = &self.handoff {
+            ctx.send(handoff.router, RouterMessage::HandedOff(request));
+        }
+        self.tell_ended(rank, request, ctx);
+    }
+}
