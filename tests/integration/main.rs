@@ -1,4 +1,5 @@
 //! Behaviour of the whole, one file per theme.
+mod bundled;
 mod cli;
 mod cli_command;
 mod config;
@@ -8,10 +9,13 @@ mod config_scenario;
 mod config_schema;
 mod config_search;
 mod config_yaml;
+mod determinism;
+mod examples;
 mod layers;
 mod report;
 mod report_oracle;
 mod rust_paths;
+mod scenarios;
 mod search;
 mod shared_folder;
 mod workload_bad_inputs;

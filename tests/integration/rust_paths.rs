@@ -17,7 +17,7 @@ struct Token<'a> {
 
 /// Every path in `source`, without those in comments, literals and items that are compiled for tests only.
 pub(crate) fn named_paths(source: &str) -> Vec<NamedPath> {
-    let tokens = without_tests(tokens(source));
+    let tokens = without_tests(&tokens(source));
     let mut paths = Vec::new();
     let mut at = 0;
     while at < tokens.len() {
@@ -66,10 +66,10 @@ fn is_word(text: &str) -> bool {
 }
 
 /// Leaves out what follows `#[cfg(test)]`: a block, or everything up to a semicolon.
-fn without_tests(tokens: Vec<Token<'_>>) -> Vec<Token<'_>> {
+X -> Vec<Token<'_>> {
     const MARK: [&str; 7] = ["#", "[", "cfg", "(", "test", ")", "]"];
     let mut kept = Vec::with_capacity(tokens.len());
-    let mut rest = &tokens[..];
+    let mut rest = tokens;
     while let Some((first, after)) = rest.split_first() {
         if rest.len() >= MARK.len() && rest.iter().zip(MARK).all(|(token, mark)| token.text == mark) {
             rest = after_item(&rest[MARK.len()..]);

@@ -1,0 +1,45 @@
+//! A researcher's own binary: the example, and what the plain program says to its scenario.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
+
+use std::process::Command;
+
+use tempfile::TempDir;
+
+use super::bundled::{FOR_THE_EXAMPLE, repository, run_in_repository, spica};
+use super::scenarios::{assert_outcome, replay};
+
+fn scenario() -> String {
+    format!("scenarios/{FOR_THE_EXAMPLE}.yaml")
+}
+
+#[test]
+fn a_router_of_ones_own_takes_part_under_its_name() {
+    let folder = TempDir::new().unwrap();
+    // Cargo finds the example built already when all tests run, and builds it when this one runs alone.
+    let mut example = Command::new(env!("CARGO"));
+    example.args(["run", "--quiet", "--locked", "--example", FOR_THE_EXAMPLE, "--"]);
+    example.args(["replay", &scenario(), "--quiet", "--output-dir"]).arg(folder.path());
+    let output = run_in_repository(&mut example);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let report = std::fs::read_to_string(folder.path().join("report.json")).unwrap();
+    assert_outcome(FOR_THE_EXAMPLE, &replay(&serde_json::from_str(&report).unwrap()));
+}
+
+#[test]
+fn without_it_the_known_routers_are_named() {
+    for command in ["replay", "check"] {
+        let output = run_in_repository(Command::new(spica()).args([command, &scenario()]));
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.code(), output.stdout), (Some(2), Vec::new()), "{stderr}");
+        for word in ["custom_router.yaml:", "deployment.router", "two_choices", "kv_router", "round_robin"] {
+            assert!(stderr.contains(word), "`{word}` is not in: {stderr}");
+        }
+    }
+}
+
+#[test]
+fn it_is_short() {
+    let source = std::fs::read_to_string(repository().join("examples/custom_router.rs")).unwrap();
+    assert!(source.lines().count() < 40, "a new router is one file of under 40 lines");
+}
