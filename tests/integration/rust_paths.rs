@@ -66,7 +66,7 @@ fn is_word(text: &str) -> bool {
 }
 
 /// Leaves out what follows `#[cfg(test)]`: a block, or everything up to a semicolon.
-X -> Vec<Token<'_>> {
+fn without_tests<'a>(tokens: &[Token<'a>]) -> Vec<Token<'a>> {
     const MARK: [&str; 7] = ["#", "[", "cfg", "(", "test", ")", "]"];
     let mut kept = Vec::with_capacity(tokens.len());
     let mut rest = tokens;

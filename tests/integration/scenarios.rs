@@ -31,8 +31,7 @@ fn every_scenario_gives_its_snapshot() {
 #[test]
 fn every_snapshot_has_its_scenario() {
     let snapshots: BTreeSet<String> = names_in(&repository().join("snapshots"), "snap").into_iter().collect();
-    let scenarios: BTreeSet<String> =
-        names_in(&repository().join("scenarios"), "yaml").into_iter().collect();
+    let scenarios: BTreeSet<String> = names_in(&repository().join("scenarios"), "yaml").into_iter().collect();
     assert_eq!(snapshots, scenarios, "delete the snapshot of a scenario that is gone");
     assert!(scenarios.contains(FOR_THE_EXAMPLE));
 }
@@ -72,11 +71,13 @@ fn ranking(result: &Value) -> String {
     let candidates = result["candidates"].as_array().unwrap();
     let first = candidates[0]["config"].as_object().unwrap();
     let differs = |name: &str| candidates.iter().any(|one| one["config"].get(name) != first.get(name));
-    let mut text = format!("tally: {}\ncertified optimum: {}\n", result["tally"], result["certified_optimum"]);
+    let mut text =
+        format!("tally: {}\ncertified optimum: {}\n", result["tally"], result["certified_optimum"]);
     for candidate in candidates {
-        let _ = write!(text, "{}. {} on {} GPUs:", candidate["rank"], candidate["score"], candidate["used_gpus"]);
+        let _ =
+            write!(text, "{}. {} on {} GPUs:", candidate["rank"], candidate["score"], candidate["used_gpus"]);
         for (name, value) in candidate["config"].as_object().unwrap() {
-            if differs(name) {
+            if differs(name) && !matches!(value, Value::Null | Value::Bool(false)) {
                 let _ = write!(text, " {name}={value}");
             }
         }
