@@ -4,6 +4,7 @@
 
 mod cases;
 mod oracle;
+mod property;
 mod router_cost;
 mod slow;
 mod support;

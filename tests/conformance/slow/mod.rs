@@ -6,7 +6,8 @@
 //!
 //! Where the rules leave something open, this is how it is read here:
 //! - FIFO preemption whose victim is the current request itself leaves the scan index where it is: nobody is skipped.
-//! - A prompt longer than the token budget, with chunking off, is rejected when it is examined, cached or not.
+//! - With chunking off, a prompt of which more than the whole token budget is uncached waits like any other that does not
+//!   fit, for it may become cached; once nobody else runs, it is rejected.
 //! - A preempted request whose known tokens no longer fit into the pool is rejected when it is examined.
 //! - The token share of a request is fixed before room is made for it: what a victim gives back does not widen it.
 //! - Blocks for a share are taken together: preemption comes first, the choice between free and evicted blocks after it.
@@ -16,8 +17,9 @@
 //! - A zero-output request whose prompt is cached whole takes part in its pass with no tokens and no time.
 //! - A speed-up of 0 is no speed-up, for each of the two ratios by itself.
 //! - A session released in a closed loop is ready at the moment of its release, beside follow-ups of that moment.
-//! - A pass that has started counts, with its evictions and preemptions, even where the run stops before its end; its
-//!   prefill tokens do not.
+//! - Where the run stops in the middle of a pass, its evictions and preemptions count, for they happened at its start; the
+//!   pass itself and its prefill tokens do not.
+//! - Squares in the polynomial are taken first, which matters where a price lies half-way between two nanoseconds.
 
 mod client;
 mod content;

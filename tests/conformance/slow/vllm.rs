@@ -203,9 +203,7 @@ impl<'a> Engine<'a> {
         while plan.budget > 0 && self.running.len() < most {
             let Some(&request) = self.waiting.front() else { return };
             if self.can_never_run(request) {
-                self.waiting.pop_front();
-                self.sequences[request.0 as usize] = None;
-                pass.rejected.push(request);
+                self.reject_head(pass);
                 continue;
             }
             let hits = self.cached_blocks(request, shared);
@@ -213,6 +211,11 @@ impl<'a> Engine<'a> {
             let sequence = self.sequence(request);
             let missing_prompt = sequence.prompt.saturating_sub(cached);
             if !self.options.enable_chunked_prefill && missing_prompt > plan.budget {
+                if self.running.is_empty() {
+                    // It has the whole budget, and nobody is left who could cache more of its prompt.
+                    self.reject_head(pass);
+                    continue;
+                }
                 return;
             }
             let shared_hits = hits.iter().filter(|&&block| self.pool.is_referenced(block)).count();
@@ -232,13 +235,17 @@ impl<'a> Engine<'a> {
         }
     }
 
+    fn reject_head(&mut self, pass: &mut Pass) {
+        let head = self.waiting.pop_front().expect("the caller has looked at the head");
+        self.sequences[head.0 as usize] = None;
+        pass.rejected.push(head);
+    }
+
     fn can_never_run(&self, request: RequestId) -> bool {
         let sequence = self.sequence(request);
         let too_long = self.options.max_model_len.is_some_and(|most| sequence.prompt >= most);
         let too_large = self.blocks_for(sequence.length()) > self.pool.size();
-        let too_wide = !self.options.enable_chunked_prefill
-            && self.options.max_num_batched_tokens.is_some_and(|most| sequence.prompt > most);
-        too_long || too_large || too_wide
+        too_long || too_large
     }
 
     /// The leading blocks of a waiting request that are there already.

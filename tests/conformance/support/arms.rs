@@ -10,13 +10,11 @@ use spica::simulation::SimDuration;
 use spica::workload::Workload;
 
 /// What the crate's replay leaves behind.
-pub(crate) fn fast(scenario: &Scenario, workload: &Arc<Workload>) -> Option<RunRecord> {
+pub(crate) fn fast(scenario: &Scenario, workload: &Arc<Workload>) -> RunRecord {
     let block_size = scenario.deployment.agg.as_ref().map_or(1, |pool| pool.engine.block_size);
     let traffic = Traffic::new(workload.clone(), block_size);
-    match replay(scenario, &traffic, &Registry::builtin(), &ReplayLimits::default()) {
-        Ok(record) => Some(record),
-        Err(error) => panic!("the replay failed: {error}"),
-    }
+    replay(scenario, &traffic, &Registry::builtin(), &ReplayLimits::default())
+        .unwrap_or_else(|error| panic!("the replay failed: {error}"))
 }
 
 /// Every difference between the records of the two arms that a user could see, in words; at most a handful.
