@@ -9,7 +9,9 @@ use spica::workload::{RequestId, Workload};
 #[derive(Debug)]
 pub(crate) struct Client<'a> {
     workload: &'a Workload,
-    ready: BTreeSet<(SimTime, u32, u32, RequestId)>,
+    ready: BTreeSet<(SimTime, usize, u32, RequestId)>,
+    /// What decides between sessions at one moment, by session number.
+    places: Vec<usize>,
     /// Closed loop: sessions that have not started.
     unstarted: std::slice::Iter<'a, RequestId>,
     /// Closed loop: sessions started and not finished.
@@ -21,6 +23,7 @@ impl<'a> Client<'a> {
         let mut client = Self {
             workload,
             ready: BTreeSet::new(),
+            places: places(workload),
             unstarted: workload.session_starts.iter(),
             in_flight: 0,
         };
@@ -66,6 +69,18 @@ impl<'a> Client<'a> {
 
     fn ready_at(&mut self, time: SimTime, request: RequestId) {
         let asked = &self.workload.requests[request.0 as usize];
-        self.ready.insert((time, asked.session, asked.turn, request));
+        let place = self.places[asked.session as usize];
+        self.ready.insert((time, place, asked.turn, request));
     }
+}
+
+/// Sessions are told apart by their numbers in an open loop, by the order in which they are started in a closed one.
+fn places(workload: &Workload) -> Vec<usize> {
+    let mut places: Vec<usize> = (0..workload.session_starts.len()).collect();
+    if workload.concurrency.is_some() {
+        for (place, first) in workload.session_starts.iter().enumerate() {
+            places[workload.requests[first.0 as usize].session as usize] = place;
+        }
+    }
+    places
 }

@@ -6,8 +6,8 @@
 //!
 //! Where the rules leave something open, this is how it is read here:
 //! - FIFO preemption whose victim is the current request itself leaves the scan index where it is: nobody is skipped.
-//! - With chunking off, a prompt of which more than the whole token budget is uncached waits like any other that does not
-//!   fit, for it may become cached; once nobody else runs, it is rejected.
+//! - With chunking off, a request that there is room for, and of whose prompt more than the whole token budget is uncached, is
+//!   rejected.
 //! - A preempted request whose known tokens no longer fit into the pool is rejected when it is examined.
 //! - The token share of a request is fixed before room is made for it: what a victim gives back does not widen it.
 //! - Blocks for a share are taken together: preemption comes first, the choice between free and evicted blocks after it.
@@ -17,8 +17,9 @@
 //! - A zero-output request whose prompt is cached whole takes part in its pass with no tokens and no time.
 //! - A speed-up of 0 is no speed-up, for each of the two ratios by itself.
 //! - A session released in a closed loop is ready at the moment of its release, beside follow-ups of that moment.
-//! - Where the run stops in the middle of a pass, its evictions and preemptions count, for they happened at its start; the
-//!   pass itself and its prefill tokens do not.
+//! - A pass of no length completes before the next worker starts one, and what comes of it arrives before that too.
+//! - A pass counts, with its evictions, preemptions and prefill tokens, once it has ended; one that the run's end cuts off does
+//!   not.
 //! - Squares in the polynomial are taken first, which matters where a price lies half-way between two nanoseconds.
 
 mod client;
@@ -29,7 +30,7 @@ pub(crate) mod router_cost;
 mod vllm;
 
 use spica::config::scenario::{Backend, DeploymentMode, KvEvictionPolicy, Pool, Scenario, TimingConfig};
-use spica::report::record::{Counters, PassTimeline, PoolRecord, RequestRecord, Role, RunRecord, Status};
+use spica::report::record::{PassTimeline, PoolRecord, RequestRecord, Role, RunRecord, Status};
 use spica::simulation::{SimDuration, SimTime};
 use spica::workload::{RequestId, Workload};
 
@@ -50,6 +51,8 @@ pub(crate) struct SlowRun {
     pub admissions: Vec<Vec<Admission>>,
     /// All passes in which something was scheduled, in the order of their ends.
     pub passes: Vec<PassLog>,
+    /// Whether a pass of no length brought on an arrival at the same moment.
+    pub immediate_arrivals: bool,
 }
 
 /// One admission of a request.
@@ -170,7 +173,9 @@ impl<'a> Replay<'a> {
     fn instant(&mut self) -> bool {
         let mut happened = false;
         for worker in 0..self.workers.len() {
-            if let Some((_, pass)) = self.workers[worker].pass.take_if(|(end, _)| *end == self.now) {
+            if self.ends_now(worker)
+                && let Some((_, pass)) = self.workers[worker].pass.take()
+            {
                 self.complete(worker, &pass);
                 happened = true;
             }
@@ -183,9 +188,16 @@ impl<'a> Replay<'a> {
             if self.workers[worker].pass.is_none() && self.workers[worker].engine.has_work() {
                 self.start(worker);
                 happened = true;
+                if self.ends_now(worker) {
+                    return true;
+                }
             }
         }
         happened
+    }
+
+    fn ends_now(&self, worker: usize) -> bool {
+        self.workers[worker].pass.as_ref().is_some_and(|(end, _)| *end == self.now)
     }
 
     fn arrive(&mut self, request: RequestId) {
@@ -217,7 +229,10 @@ impl<'a> Replay<'a> {
 
     fn complete(&mut self, worker: usize, pass: &Pass) {
         let now = self.now;
-        self.run.record.counters.committed_prefill_tokens += pass.prefill_tokens;
+        let counters = &mut self.run.record.counters;
+        counters.committed_prefill_tokens += pass.prefill_tokens;
+        counters.preemptions += pass.preemptions;
+        counters.evictions += pass.evictions;
         if pass.scheduled > 0 {
             self.run.record.counters.passes += 1;
             self.run.record.timelines[worker].ends.push(now);
@@ -242,6 +257,8 @@ impl<'a> Replay<'a> {
                 self.client.ended(request, now);
             }
         }
+        let arrives_now = self.client.next_time() == Some(now);
+        self.run.immediate_arrivals |= arrives_now && pass.duration == SimDuration::ZERO;
     }
 
     fn finish(mut self, pool: &Pool, may_be_cut: bool) -> SlowRun {
@@ -259,11 +276,6 @@ impl<'a> Replay<'a> {
         }
         let engines = || self.workers.iter().map(|worker| &worker.engine);
         assert!(may_be_cut || engines().all(|engine| engine.blocks_held() == 0), "no block stays held");
-        self.run.record.counters = Counters {
-            preemptions: engines().map(Engine::preemptions).sum(),
-            evictions: engines().map(Engine::evictions).sum(),
-            ..self.run.record.counters
-        };
         self.run.record.end = self.now;
         self.run.record.pools.push(PoolRecord {
             role: Role::Agg,

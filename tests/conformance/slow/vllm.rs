@@ -26,7 +26,6 @@ pub(crate) struct Engine<'a> {
     sequences: Vec<Option<Sequence>>,
     running: Vec<RequestId>,
     waiting: VecDeque<RequestId>,
-    preemptions: u64,
 }
 
 /// A request as the engine sees it.
@@ -57,7 +56,7 @@ struct Share {
 struct Plan {
     budget: u32,
     shares: Vec<Share>,
-    any_preempted: bool,
+    preemptions: u64,
 }
 
 /// What a pass does. It was evaluated at its start; what it brings is seen at its end.
@@ -75,6 +74,9 @@ pub(crate) struct Pass {
     pub finished: Vec<RequestId>,
     /// Requests that are refused.
     pub rejected: Vec<RequestId>,
+    pub preemptions: u64,
+    /// Blocks whose content made room for another's.
+    pub evictions: u64,
     /// Tokens computed for requests with prompt tokens in the pass.
     pub prefill_tokens: u64,
     /// Requests that decode without prompt tokens in the pass.
@@ -102,7 +104,6 @@ impl<'a> Engine<'a> {
             sequences: (0..requests).map(|_| None).collect(),
             running: Vec::new(),
             waiting: VecDeque::new(),
-            preemptions: 0,
         }
     }
 
@@ -119,14 +120,6 @@ impl<'a> Engine<'a> {
         !self.running.is_empty() || !self.waiting.is_empty()
     }
 
-    pub(crate) fn preemptions(&self) -> u64 {
-        self.preemptions
-    }
-
-    pub(crate) fn evictions(&self) -> u64 {
-        self.pool.evictions()
-    }
-
     /// Blocks held by requests.
     pub(crate) fn blocks_held(&self) -> usize {
         self.pool.referenced()
@@ -137,14 +130,17 @@ impl<'a> Engine<'a> {
         let mut plan = Plan {
             budget: self.options.max_num_batched_tokens.unwrap_or(u32::MAX),
             shares: Vec::new(),
-            any_preempted: false,
+            preemptions: 0,
         };
         let mut pass = Pass::default();
+        let evictions_before = self.pool.evictions();
         self.schedule_running(&mut plan, shared);
-        if !plan.any_preempted {
+        if plan.preemptions == 0 {
             self.schedule_waiting(&mut plan, &mut pass, shared);
         }
         pass.scheduled = plan.shares.len();
+        pass.preemptions = plan.preemptions;
+        pass.evictions = self.pool.evictions() - evictions_before;
         self.price(&plan, &mut pass);
         self.emit(&mut pass);
         pass
@@ -191,8 +187,7 @@ impl<'a> Engine<'a> {
         sequence.computed = 0;
         sequence.was_preempted = true;
         self.waiting.push_front(victim);
-        self.preemptions += 1;
-        plan.any_preempted = true;
+        plan.preemptions += 1;
         if let Some(place) = plan.shares.iter().position(|share| share.request == victim) {
             plan.budget += plan.shares.remove(place).tokens;
         }
@@ -210,17 +205,16 @@ impl<'a> Engine<'a> {
             let cached = hits.len() as u32 * self.options.block_size;
             let sequence = self.sequence(request);
             let missing_prompt = sequence.prompt.saturating_sub(cached);
-            if !self.options.enable_chunked_prefill && missing_prompt > plan.budget {
-                if self.running.is_empty() {
-                    // It has the whole budget, and nobody is left who could cache more of its prompt.
-                    self.reject_head(pass);
-                    continue;
-                }
-                return;
-            }
             let shared_hits = hits.iter().filter(|&&block| self.pool.is_referenced(block)).count();
             let whole = self.blocks_for(sequence.length());
             if whole - shared_hits > self.pool.size() - self.pool.referenced() {
+                return;
+            }
+            if !self.options.enable_chunked_prefill && missing_prompt > plan.budget {
+                if self.options.max_num_batched_tokens.is_some_and(|most| missing_prompt > most) {
+                    self.reject_head(pass);
+                    continue;
+                }
                 return;
             }
             let tokens = (sequence.length() - cached).min(plan.budget);
