@@ -2,17 +2,18 @@
 
 use std::sync::Arc;
 
+use serde_json::{Map, Value, json};
 use spica::config::scenario::Scenario;
 use spica::report::record::{Counters, RequestRecord, RunRecord};
 use spica::report::summary::Summary;
 use spica::simulation::SimTime;
-use spica::workload::{Pacing, Workload};
+use spica::workload::Workload;
 
 use crate::slow::{self, SlowRun};
 use crate::support::arms;
 use crate::support::case::{self, Expected, Variant};
 use crate::support::figure::{near, stamp};
-use crate::support::{requests, scenario};
+use crate::support::scenario;
 
 macro_rules! cases {
     ($($test:ident: $file:literal,)*) => {
@@ -20,7 +21,7 @@ macro_rules! cases {
         $(
             #[test]
             fn $test() {
-                for variant in case::variants($file) {
+                for variant in case::read::<Vec<Variant>>($file) {
                     check(&variant);
                 }
             }
@@ -87,32 +88,38 @@ fn check(variant: &Variant) {
 }
 
 fn build(variant: &Variant) -> (Scenario, Workload) {
-    let mut scenario = scenario::default_scenario();
-    let pool = scenario::pool_mut(&mut scenario);
-    pool.engine.block_size = 4;
-    pool.engine.num_gpu_blocks = 100;
-    scenario::set_engine(&mut pool.engine, &variant.engine);
-    let fixed = serde_json::json!({"model": "fixed", "prefill_ms": 10, "decode_ms": 2});
-    pool.timing = scenario::timing(variant.timing.as_ref().unwrap_or(&fixed));
-    pool.workers = variant.workers.unwrap_or(1);
-    scenario.sla = variant.sla.as_ref().map(scenario::sla);
-    scenario.max_sim_time_ms = variant.max_sim_time_ms;
-    let mut block_size = 512;
-    let mut pacing = Pacing::default();
-    for (name, value) in &variant.workload {
-        match name.as_str() {
-            "trace_block_size" => block_size = scenario::whole(value),
-            "arrival_speedup_ratio" => pacing.speedup = scenario::ratio(value),
-            "replay_concurrency" => pacing.concurrency = Some(scenario::whole(value)),
-            _ => panic!("no such workload option here: {name}"),
+    let mut engine = json!({"block_size": 4, "num_gpu_blocks": 100});
+    extend(&mut engine, &variant.engine);
+    let mut workload = json!({});
+    extend(&mut workload, &variant.workload);
+    let lines: Vec<String> = variant.rows.iter().map(Value::to_string).collect();
+    if lines.is_empty() {
+        workload["requests"] = json!(variant.requests);
+    } else {
+        workload["trace_path"] = json!("case.jsonl");
+    }
+    let mut document = json!({
+        "deployment": {"mode": "agg", "agg": {
+            "workers": variant.workers.unwrap_or(1),
+            "engine": engine,
+            "timing": variant.timing.clone().unwrap_or(json!({"model": "fixed", "prefill_ms": 10, "decode_ms": 2})),
+        }},
+        "workload": workload,
+    });
+    for (key, value) in [("sla", &variant.sla), ("max_sim_time_ms", &variant.max_sim_time_ms)] {
+        if let Some(value) = value {
+            document[key] = value.clone();
         }
     }
-    let workload = if variant.rows.is_empty() {
-        requests::of_list(&variant.requests, block_size, pacing.concurrency)
-    } else {
-        requests::of_rows(&variant.rows, block_size, pacing)
-    };
+    let scenario = scenario::scenario(&document);
+    let workload = scenario::workload(&scenario, Some(&mut lines.join("\n").as_bytes()));
     (scenario, workload)
+}
+
+fn extend(section: &mut Value, changes: &Map<String, Value>) {
+    for (key, value) in changes {
+        section[key] = value.clone();
+    }
 }
 
 fn slow_faults(variant: &Variant, workload: &Workload, run: &SlowRun) -> Vec<String> {

@@ -7,12 +7,13 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
-use spica::config::scenario::{InlineRequest, PreemptionMode, Scenario, TimingConfig};
+use serde_json::{Value, json};
+use spica::config::scenario::Scenario;
 use spica::report::record::Status;
 use spica::workload::Workload;
 
 use crate::slow::{self, SlowRun};
-use crate::support::{arms, requests, scenario};
+use crate::support::{arms, scenario};
 
 /// Everything that is drawn. Small numbers are simple numbers: shrinking leads towards one plain request.
 #[derive(Clone, Debug)]
@@ -56,7 +57,7 @@ fn settings() -> impl Strategy<Value = Setting> {
     let engine = (1..=9_u32, 1..=24_u32, option(1..=5_u32), option(1..=40_u32), option(1..=40_u32));
     let flags = (any::<bool>(), any::<bool>(), any::<bool>());
     let timing = (1..=3_u32, 1..=3_u32, option((1..=40_u32, 1..=9_u32)));
-    let load = (option(1..=3_u32), option(0..=150_u32), 1..=7_u32);
+    let load = (option(1..=3_u32), option(1..=150_u32), 1..=7_u32);
     let sessions = prop::collection::vec(session(), 1..=10);
     (1..=3_u32, engine, flags, timing, load, sessions).prop_map(
         |(workers, engine, flags, timing, load, sessions)| Setting {
@@ -107,47 +108,60 @@ fn option<T: std::fmt::Debug + Clone>(values: impl Strategy<Value = T>) -> impl 
 
 impl Setting {
     fn scenario(&self) -> Scenario {
-        let mut scenario = scenario::default_scenario();
-        let pool = scenario::pool_mut(&mut scenario);
-        pool.workers = self.workers;
-        pool.engine.block_size = self.block_size + 1;
-        pool.engine.num_gpu_blocks = self.num_gpu_blocks;
-        pool.engine.max_num_seqs = self.max_num_seqs;
-        pool.engine.max_num_batched_tokens = self.max_num_batched_tokens;
-        pool.engine.max_model_len = self.max_model_len;
-        pool.engine.enable_chunked_prefill = !self.no_chunking;
-        pool.engine.enable_prefix_caching = !self.no_prefix_caching;
-        pool.engine.preemption_mode = if self.fifo { PreemptionMode::Fifo } else { PreemptionMode::Lifo };
-        pool.engine.speedup_ratio = f64::from(self.speedup);
-        pool.engine.decode_speedup_ratio = f64::from(self.decode_speedup);
-        pool.timing = self.fixed_half_ms.map_or(TimingConfig::Polynomial, |(prefill, decode)| {
-            TimingConfig::Fixed { prefill_ms: f64::from(prefill) / 2.0, decode_ms: f64::from(decode) / 2.0 }
+        let mut engine = json!({
+            "block_size": self.block_size + 1,
+            "num_gpu_blocks": self.num_gpu_blocks,
+            "max_num_seqs": self.max_num_seqs,
+            "max_num_batched_tokens": self.max_num_batched_tokens,
+            "enable_chunked_prefill": !self.no_chunking,
+            "enable_prefix_caching": !self.no_prefix_caching,
+            "preemption_mode": if self.fifo { "fifo" } else { "lifo" },
+            "speedup_ratio": self.speedup,
+            "decode_speedup_ratio": self.decode_speedup,
         });
-        scenario.workload.concurrency = self.concurrency;
-        scenario.max_sim_time_ms = self.max_sim_time_ms.map(f64::from);
-        scenario
+        if let Some(longest) = self.max_model_len {
+            engine["max_model_len"] = json!(longest);
+        }
+        let timing = self.fixed_half_ms.map_or(json!({"model": "polynomial"}), |(prefill, decode)| {
+            json!({"model": "fixed", "prefill_ms": f64::from(prefill) / 2.0, "decode_ms": f64::from(decode) / 2.0})
+        });
+        let mut workload = json!({"requests": self.requests(), "trace_block_size": self.tokens_per_chunk});
+        if let Some(cap) = self.concurrency {
+            workload["replay_concurrency"] = json!(cap);
+        }
+        let mut document = json!({
+            "deployment": {"mode": "agg", "agg": {"workers": self.workers, "engine": engine, "timing": timing}},
+            "workload": workload,
+        });
+        if let Some(limit) = self.max_sim_time_ms {
+            document["max_sim_time_ms"] = json!(limit);
+        }
+        scenario::scenario(&document)
     }
 
-    fn workload(&self) -> Workload {
+    fn requests(&self) -> Vec<Value> {
         let mut asked = Vec::new();
         for (number, session) in self.sessions.iter().enumerate() {
             for (index, turn) in session.turns.iter().enumerate() {
-                let chunks = turn.input_length.div_ceil(self.tokens_per_chunk) as usize;
-                let ids =
-                    turn.chunks.as_ref().map(|ids| ids[..chunks].iter().copied().map(u64::from).collect());
-                asked.push(InlineRequest {
-                    id: Some(format!("{number}/{index}")),
-                    arrival_ms: (index == 0).then_some(f64::from(session.arrival_ms)),
-                    input_length: Some(turn.input_length),
-                    output_length: turn.output_length,
-                    hash_ids: ids,
-                    session_id: Some(number.to_string()),
-                    delay_ms: (index > 0).then_some(f64::from(turn.delay_ms)),
-                    ..InlineRequest::default()
+                let mut request = json!({
+                    "id": format!("{number}/{index}"),
+                    "input_length": turn.input_length,
+                    "output_length": turn.output_length,
+                    "session_id": number.to_string(),
                 });
+                if index == 0 {
+                    request["arrival_ms"] = json!(session.arrival_ms);
+                } else {
+                    request["delay_ms"] = json!(turn.delay_ms);
+                }
+                if let Some(ids) = &turn.chunks {
+                    let chunks = turn.input_length.div_ceil(self.tokens_per_chunk) as usize;
+                    request["hash_ids"] = json!(ids[..chunks]);
+                }
+                asked.push(request);
             }
         }
-        requests::of_list(&asked, self.tokens_per_chunk, self.concurrency)
+        asked
     }
 }
 
@@ -166,7 +180,7 @@ fn both_arms_agree_on_whatever_is_asked() {
     };
     let outcome = TestRunner::new(config).run(&settings(), |setting| {
         let scenario = setting.scenario();
-        let workload = setting.workload();
+        let workload = scenario::workload(&scenario, None);
         let slow = slow::run(&scenario, &workload).expect("what is drawn is covered");
         prop_assume!(setting.workers == 1 || !slow.immediate_arrivals);
         let mut wrong = broken_laws(&scenario, &workload, &slow);

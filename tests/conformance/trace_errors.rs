@@ -25,7 +25,7 @@ struct Refusal {
 
 #[test]
 fn c42() {
-    let traces: Vec<Trace> = serde_yaml::from_str(&case::read("C42")).unwrap();
+    let traces: Vec<Trace> = case::read("C42");
     let options = Options { block_size: 4, ..Options::default() };
     for trace in traces {
         match (mooncake::read(trace.text.as_bytes(), &options), &trace.refused, &trace.accepted) {

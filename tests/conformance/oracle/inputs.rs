@@ -2,15 +2,14 @@
 
 use std::fs::File;
 use std::io::BufReader;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use serde_json::{Map, Value};
-use spica::config::scenario::{InlineRequest, Scenario, Sla, TimingConfig};
-use spica::workload::{Pacing, Workload};
+use serde_json::{Map, Value, json};
+use spica::config::scenario::Scenario;
+use spica::workload::Workload;
 
-use crate::support::requests;
-use crate::support::scenario::{default_scenario, pool_mut, ratio, set_engine, whole};
+use crate::support::scenario;
 
 /// One case, ready to be replayed.
 #[derive(Debug)]
@@ -21,89 +20,107 @@ pub(super) struct Case {
     pub fractional_arrivals: bool,
 }
 
-/// Arguments of the replay that say how requests arrive.
-#[derive(Debug)]
-struct Load {
-    trace_block_size: u32,
-    pacing: Pacing,
-    interval_ms: Option<f64>,
-}
-
 /// Reads `inputs`; anything unknown in it is a failure, for nothing may be left out silently.
 pub(super) fn case(inputs: &Value, first_token_decode: bool, shared: Option<&Path>) -> Case {
-    let mut scenario = default_scenario();
-    let mut load = Load { trace_block_size: 512, pacing: Pacing::default(), interval_ms: None };
+    let mut document = json!({
+        "deployment": {"mode": "agg", "agg": {"workers": 1, "engine": {}, "timing": {"model": "polynomial"}}},
+        "workload": {},
+    });
+    document["deployment"]["agg"]["engine"]["first_token_decode"] = json!(first_token_decode);
     for (key, value) in object(inputs) {
         match key.as_str() {
-            "kw" => arguments(&mut scenario, &mut load, object(value)),
-            "engine" => engine(&mut scenario, object(value)),
-            "kind" | "rows" | "trace" | "synthetic" => {}
+            "engine" => engine(&mut document["deployment"]["agg"], object(value)),
+            "synthetic" => synthetic(&mut document["workload"], value, &inputs["kw"]),
+            "kw" | "kind" | "rows" | "trace" => {}
             _ => panic!("no such input: {key}"),
         }
     }
-    pool_mut(&mut scenario).engine.first_token_decode = first_token_decode;
-    scenario.workload.concurrency = load.pacing.concurrency;
-    let workload = workload(inputs, &load, shared);
-    Case { scenario, workload: Arc::new(workload), fractional_arrivals: false }
+    arguments(&mut document, object(&inputs["kw"]), inputs["synthetic"].is_array());
+    let lines: Option<Vec<String>> =
+        inputs["rows"].as_array().map(|rows| rows.iter().map(Value::to_string).collect());
+    let trace = inputs["trace"].as_str().map(|name| trace_file(name, shared));
+    if lines.is_some() || trace.is_some() {
+        document["workload"]["trace_path"] = json!("case.jsonl");
+    }
+    let scenario = scenario::scenario(&document);
+    let workload = match trace {
+        Some(path) => {
+            let file = File::open(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+            scenario::workload(&scenario, Some(&mut BufReader::new(file)))
+        }
+        None => scenario::workload(&scenario, Some(&mut lines.unwrap_or_default().join("\n").as_bytes())),
+    };
+    let fractional_arrivals = inputs["kw"].get("request_rate").is_some();
+    Case { scenario, workload: Arc::new(workload), fractional_arrivals }
 }
 
-fn arguments(scenario: &mut Scenario, load: &mut Load, arguments: &Map<String, Value>) {
-    let mut sla = Sla::default();
+fn arguments(document: &mut Value, arguments: &Map<String, Value>, is_synthetic: bool) {
     for (key, value) in arguments {
-        match key.as_str() {
-            "num_workers" => pool_mut(scenario).workers = whole(value),
-            "replay_concurrency" => load.pacing.concurrency = Some(whole(value)),
-            "arrival_speedup_ratio" => load.pacing.speedup = ratio(value),
-            "trace_block_size" => load.trace_block_size = whole(value),
-            "arrival_interval_ms" => load.interval_ms = Some(ratio(value)),
-            "sla_ttft_ms" => sla.ttft_ms = Some(ratio(value)),
-            "sla_itl_ms" => sla.itl_ms = Some(ratio(value)),
-            "sla_e2e_ms" => sla.e2e_ms = Some(ratio(value)),
-            "max_sim_time_ms" => scenario.max_sim_time_ms = Some(ratio(value)),
+        let place = match key.as_str() {
+            "num_workers" => &mut document["deployment"]["agg"]["workers"],
+            "router_mode" => &mut document["deployment"]["router"]["policy"],
+            "sla_ttft_ms" => &mut document["sla"]["ttft_ms"],
+            "sla_itl_ms" => &mut document["sla"]["itl_ms"],
+            "sla_e2e_ms" => &mut document["sla"]["e2e_ms"],
+            "max_sim_time_ms" => &mut document["max_sim_time_ms"],
+            "replay_concurrency" if is_synthetic => &mut document["workload"]["concurrency"],
+            "replay_concurrency"
+            | "arrival_speedup_ratio"
+            | "trace_block_size"
+            | "shared_prefix_ratio"
+            | "num_prefix_groups"
+            | "turns_per_session"
+            | "inter_turn_delay_ms" => &mut document["workload"][key],
+            // How generated requests arrive: said together.
+            "request_rate" | "arrival_interval_ms" | "arrival_seed" if is_synthetic => continue,
             _ => panic!("no such argument: {key}"),
+        };
+        *place = value.clone();
+    }
+}
+
+fn engine(pool: &mut Value, options: &Map<String, Value>) {
+    for (key, value) in options {
+        if key == "timing_model" {
+            let mut timing = value.clone();
+            timing["model"] = object_mut(&mut timing).remove("type").expect("a kind of timing");
+            pool["timing"] = timing;
+        } else {
+            pool["engine"][key] = value.clone();
         }
     }
-    scenario.sla = (sla != Sla::default()).then_some(sla);
 }
 
-fn engine(scenario: &mut Scenario, options: &Map<String, Value>) {
-    let mut options = options.clone();
-    if let Some(timing) = options.remove("timing_model") {
-        let ms = |key: &str| ratio(&timing[key]);
-        pool_mut(scenario).timing = match timing["type"].as_str() {
-            Some("fixed") => TimingConfig::Fixed { prefill_ms: ms("prefill_ms"), decode_ms: ms("decode_ms") },
-            Some("polynomial") => TimingConfig::Polynomial,
-            _ => panic!("no such timing: {timing}"),
-        };
+/// Generated requests: `sizes` are prompt tokens, output tokens and how many requests.
+fn synthetic(workload: &mut Value, sizes: &Value, arguments: &Value) {
+    let number = |index: usize| sizes[index].as_u64().expect("three whole numbers");
+    let argument = |key: &str| arguments.get(key).and_then(Value::as_f64);
+    workload["isl"] = json!(number(0));
+    workload["osl"] = json!(number(1));
+    let rate = argument("request_rate").or(argument("arrival_interval_ms").map(|gap| 1000.0 / gap));
+    if let Some(rate) = rate {
+        let process = if argument("request_rate").is_some() { "poisson" } else { "fixed" };
+        workload["request_rate"] = json!(rate);
+        workload["arrival"] =
+            json!({"process": process, "seed": argument("arrival_seed").map_or(42, |seed| seed as u64)});
     }
-    set_engine(&mut pool_mut(scenario).engine, &options);
+    let load = rate.or(argument("replay_concurrency")).expect("a load");
+    workload["num_request_ratio"] = json!(number(2) as f64 / load);
 }
 
-fn workload(inputs: &Value, load: &Load, shared: Option<&Path>) -> Workload {
-    if let Some(rows) = inputs["rows"].as_array() {
-        return requests::of_rows(rows, load.trace_block_size, load.pacing);
-    }
-    if let Some(name) = inputs["trace"].as_str() {
-        let file = match name {
-            "conversation_trace.jsonl" => "mooncake_fast25_conversation.jsonl.gz",
-            "synthetic_trace.jsonl" => "mooncake_fast25_synthetic.jsonl",
-            _ => panic!("no such trace: {name}"),
-        };
-        let path = shared.expect("large cases come from the shared folder").join("traces").join(file);
-        let file = File::open(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-        return requests::of_trace(BufReader::new(file), load.trace_block_size, load.pacing);
-    }
-    let synthetic: Vec<u32> = serde_json::from_value(inputs["synthetic"].clone()).expect("three numbers");
-    let request = |index: u32| InlineRequest {
-        arrival_ms: Some(load.interval_ms.unwrap_or(0.0) * f64::from(index)),
-        input_length: Some(synthetic[0]),
-        output_length: synthetic[1],
-        ..InlineRequest::default()
+fn trace_file(name: &str, shared: Option<&Path>) -> PathBuf {
+    let file = match name {
+        "conversation_trace.jsonl" => "mooncake_fast25_conversation.jsonl.gz",
+        "synthetic_trace.jsonl" => "mooncake_fast25_synthetic.jsonl",
+        _ => panic!("no such trace: {name}"),
     };
-    let asked: Vec<InlineRequest> = (0..synthetic[2]).map(request).collect();
-    requests::of_list(&asked, 1, load.pacing.concurrency)
+    shared.expect("large cases come from the shared folder").join("traces").join(file)
 }
 
 fn object(value: &Value) -> &Map<String, Value> {
     value.as_object().expect("a mapping")
+}
+
+fn object_mut(value: &mut Value) -> &mut Map<String, Value> {
+    value.as_object_mut().expect("a mapping")
 }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
-use spica::config::scenario::InlineRequest;
 use spica::report::record::Status;
 
 use super::figure::Figure;
@@ -26,9 +26,9 @@ pub(crate) struct Variant {
     #[serde(default)]
     pub sla: Option<Value>,
     #[serde(default)]
-    pub max_sim_time_ms: Option<f64>,
+    pub max_sim_time_ms: Option<Value>,
     #[serde(default)]
-    pub requests: Vec<InlineRequest>,
+    pub requests: Vec<Value>,
     #[serde(default)]
     pub rows: Vec<Value>,
     #[serde(default)]
@@ -88,13 +88,9 @@ pub(crate) fn folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/conformance/cases")
 }
 
-/// The text of a case file.
-pub(crate) fn read(name: &str) -> String {
+/// What a case file says, usually a list of variants.
+pub(crate) fn read<T: DeserializeOwned>(name: &str) -> T {
     let path = folder().join(format!("{name}.yaml"));
-    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
-}
-
-/// The variants of a case file.
-pub(crate) fn variants(name: &str) -> Vec<Variant> {
-    serde_yaml::from_str(&read(name)).unwrap_or_else(|error| panic!("{name}.yaml: {error}"))
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    serde_yaml::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }

@@ -3,5 +3,4 @@
 pub(crate) mod arms;
 pub(crate) mod case;
 pub(crate) mod figure;
-pub(crate) mod requests;
 pub(crate) mod scenario;
