@@ -3,13 +3,15 @@
 //! `SPICA_PROPERTY_CASES` sets how many are tried (300 when unset) and `SPICA_PROPERTY_SEED` which (1 when unset). A failure prints the
 //! smallest setting that still fails.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
+use proptest::option;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
 use serde_json::{Value, json};
 use spica::config::scenario::Scenario;
-use spica::report::record::Status;
+use spica::report::record::{RequestRecord, RunRecord, Status};
 use spica::workload::Workload;
 
 use crate::slow::{self, SlowRun};
@@ -54,10 +56,16 @@ struct Turn {
 }
 
 fn settings() -> impl Strategy<Value = Setting> {
-    let engine = (1..=9_u32, 1..=24_u32, option(1..=5_u32), option(1..=40_u32), option(1..=40_u32));
-    let flags = (any::<bool>(), any::<bool>(), any::<bool>());
-    let timing = (1..=3_u32, 1..=3_u32, option((1..=40_u32, 1..=9_u32)));
-    let load = (option(1..=3_u32), option(1..=150_u32), 1..=7_u32);
+    let engine = (
+        1..=9_u32,
+        1..=30_u32,
+        option::weighted(0.4, 1..=5_u32),
+        option::weighted(0.5, 1..=40_u32),
+        option::weighted(0.2, 1..=50_u32),
+    );
+    let flags = (prop::bool::weighted(0.3), prop::bool::weighted(0.2), any::<bool>());
+    let timing = (1..=3_u32, 1..=3_u32, option::weighted(0.6, (1..=40_u32, 1..=9_u32)));
+    let load = (option::weighted(0.4, 1..=3_u32), option::weighted(0.25, 1..=150_u32), 1..=7_u32);
     let sessions = prop::collection::vec(session(), 1..=10);
     (1..=3_u32, engine, flags, timing, load, sessions).prop_map(
         |(workers, engine, flags, timing, load, sessions)| Setting {
@@ -90,7 +98,7 @@ fn session() -> impl Strategy<Value = Session> {
 fn turn() -> impl Strategy<Value = Turn> {
     let chunks = prop_oneof![
         1 => Just(None),
-        3 => prop::collection::vec(0..=2_u8, 40).prop_map(Some),
+        4 => prop::collection::vec(prop_oneof![4 => Just(0_u8), 1 => 1..=2_u8], 40).prop_map(Some),
     ];
     (prop_oneof![Just(0_u32), 0..=30_u32], 1..=40_u32, 0..=14_u32, chunks).prop_map(
         |(delay_ms, input_length, output_length, chunks)| Turn {
@@ -102,11 +110,16 @@ fn turn() -> impl Strategy<Value = Turn> {
     )
 }
 
-fn option<T: std::fmt::Debug + Clone>(values: impl Strategy<Value = T>) -> impl Strategy<Value = Option<T>> {
-    prop::option::of(values)
-}
-
 impl Setting {
+    /// The workload and what both arms make of it.
+    fn replay(&self) -> (Arc<Workload>, SlowRun, RunRecord) {
+        let scenario = self.scenario();
+        let workload = Arc::new(scenario::workload(&scenario, None));
+        let slow = slow::run(&scenario, &workload).expect("what is drawn is covered");
+        let fast = arms::fast(&scenario, &workload);
+        (workload, slow, fast)
+    }
+
     fn scenario(&self) -> Scenario {
         let mut engine = json!({
             "block_size": self.block_size + 1,
@@ -175,38 +188,66 @@ fn both_arms_agree_on_whatever_is_asked() {
         rng_seed: RngSeed::Fixed(seed),
         failure_persistence: None,
         max_shrink_iters: 20_000,
-        max_global_rejects: 10_000_000,
+        max_global_rejects: u32::MAX,
         ..Config::default()
     };
+    let seen = Cell::new(Seen::default());
     let outcome = TestRunner::new(config).run(&settings(), |setting| {
-        let scenario = setting.scenario();
-        let workload = scenario::workload(&scenario, None);
-        let slow = slow::run(&scenario, &workload).expect("what is drawn is covered");
-        prop_assume!(setting.workers == 1 || !slow.immediate_arrivals);
-        let mut wrong = broken_laws(&scenario, &workload, &slow);
-        let workload = Arc::new(workload);
-        let mut fast = arms::fast(&scenario, &workload);
-        if setting.max_sim_time_ms.is_some() {
-            fast.counters.evictions = slow.record.counters.evictions;
-            fast.counters.preemptions = slow.record.counters.preemptions;
-        }
-        wrong.extend(arms::differences(&workload, &slow.record, &fast));
+        let (workload, slow, mut fast) = setting.replay();
+        prop_assume!(!starts_are_out_of_order(&setting, &slow));
+        forgive(&setting, &workload, &slow, &mut fast);
+        let wrong = faults(&setting, &workload, &slow, &fast);
         prop_assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+        seen.set(seen.get().and(&slow));
         Ok(())
     });
     if let Err(failure) = outcome {
         panic!("seed {seed}: {failure}");
     }
+    let seen = seen.get();
+    println!("{seen:?}");
+    // What is drawn has to be worth trying.
+    let least = [seen.preempted, seen.evicted, seen.reused, seen.rejected, seen.unfinished].into_iter().min();
+    assert!(cases < 100 || least > Some(cases / 50), "too plain: {seen:?}");
+}
+
+/// How many of the settings tried showed what.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    preempted: u64,
+    evicted: u64,
+    reused: u64,
+    rejected: u64,
+    unfinished: u64,
+}
+
+impl Seen {
+    fn and(self, run: &SlowRun) -> Self {
+        let any = |with: &dyn Fn(&RequestRecord) -> bool| u64::from(run.record.requests.iter().any(with));
+        Self {
+            preempted: self.preempted + u64::from(run.record.counters.preemptions > 0),
+            evicted: self.evicted + u64::from(run.record.counters.evictions > 0),
+            reused: self.reused + any(&|request| request.max_reused_tokens > 0),
+            rejected: self.rejected + any(&|request| request.status == Status::Rejected),
+            unfinished: self.unfinished + any(&|request| request.status == Status::Unfinished),
+        }
+    }
+}
+
+fn faults(setting: &Setting, workload: &Workload, slow: &SlowRun, fast: &RunRecord) -> Vec<String> {
+    let mut wrong = broken_laws(setting, workload, slow);
+    wrong.extend(arms::differences(workload, &slow.record, fast));
+    wrong
 }
 
 /// What holds for every run, whoever makes it.
-fn broken_laws(scenario: &Scenario, workload: &Workload, run: &SlowRun) -> Vec<String> {
+fn broken_laws(setting: &Setting, workload: &Workload, run: &SlowRun) -> Vec<String> {
     let mut broken = Vec::new();
-    let longest = scenario.deployment.agg.as_ref().and_then(|pool| pool.engine.max_model_len);
     for (index, record) in run.record.requests.iter().enumerate() {
         let asked = &workload.requests[index];
         let tokens = &run.tokens[index];
-        let room = longest.map_or(u32::MAX, |longest| longest.saturating_sub(asked.input_length));
+        let room =
+            setting.max_model_len.map_or(u32::MAX, |longest| longest.saturating_sub(asked.input_length));
         let whole = asked.output_length.min(room) as usize;
         let mut law = |holds: bool, what: &str| {
             if !holds {
@@ -228,4 +269,121 @@ fn broken_laws(scenario: &Scenario, workload: &Workload, run: &SlowRun) -> Vec<S
 
 fn number(variable: &str, default: u64) -> u64 {
     std::env::var(variable).map_or(default, |text| text.parse().expect("a whole number"))
+}
+
+/// Known differences, in which the crate's replay is taken to be at fault; each has a test below that shows it. What is
+/// forgiven here is not compared, so that everything else is.
+fn forgive(setting: &Setting, workload: &Workload, slow: &SlowRun, fast: &mut RunRecord) {
+    for ((asked, expected), found) in
+        workload.requests.iter().zip(&slow.record.requests).zip(&mut fast.requests)
+    {
+        // See `reuse_is_counted_in_prompt_tokens`.
+        found.max_reused_tokens = found.max_reused_tokens.min(asked.input_length);
+        // See `a_preempted_request_keeps_its_tokens_when_the_run_is_cut`.
+        if found.status == Status::Unfinished && found.output_tokens == 0 {
+            found.output_tokens = expected.output_tokens;
+            found.first_token = expected.first_token;
+            found.second_token = expected.second_token;
+            found.last_token = expected.last_token;
+        }
+    }
+    // See `counters_do_not_depend_on_how_passes_were_computed`.
+    if setting.max_sim_time_ms.is_some() {
+        fast.counters.evictions = slow.record.counters.evictions;
+        fast.counters.preemptions = slow.record.counters.preemptions;
+    }
+}
+
+/// See `a_pass_that_has_started_is_not_joined`.
+fn starts_are_out_of_order(setting: &Setting, slow: &SlowRun) -> bool {
+    setting.workers > 1 && slow.immediate_arrivals
+}
+
+fn plain(sessions: &[&[(u32, u32)]]) -> Setting {
+    let turn = |&(input_length, output_length): &(u32, u32)| Turn {
+        delay_ms: 0,
+        input_length,
+        output_length,
+        chunks: None,
+    };
+    Setting {
+        workers: 1,
+        block_size: 1,
+        num_gpu_blocks: 3,
+        max_num_seqs: None,
+        max_num_batched_tokens: None,
+        max_model_len: None,
+        no_chunking: false,
+        no_prefix_caching: false,
+        fifo: false,
+        speedup: 1,
+        decode_speedup: 1,
+        fixed_half_ms: None,
+        concurrency: None,
+        max_sim_time_ms: None,
+        tokens_per_chunk: 1,
+        sessions: sessions
+            .iter()
+            .map(|turns| Session { arrival_ms: 0, turns: turns.iter().map(turn).collect() })
+            .collect(),
+    }
+}
+
+fn assert_agreement(setting: &Setting) {
+    let (workload, slow, fast) = setting.replay();
+    let wrong = faults(setting, &workload, &slow, &fast);
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// A resumed request finds 20 tokens of its own again, 15 of them of its prompt: 15 are reused input.
+#[test]
+#[ignore = "the crate's replay counts all 20"]
+fn reuse_is_counted_in_prompt_tokens() {
+    assert_agreement(&Setting {
+        block_size: 3,
+        num_gpu_blocks: 8,
+        fifo: true,
+        ..plain(&[&[(15, 7)], &[(3, 7)]])
+    });
+}
+
+/// The time limit finds the second request preempted and waiting, with nine tokens sent.
+#[test]
+#[ignore = "the crate's replay forgets the tokens of a request that is preempted at the end"]
+fn a_preempted_request_keeps_its_tokens_when_the_run_is_cut() {
+    assert_agreement(&Setting {
+        block_size: 2,
+        speedup: 3,
+        decode_speedup: 3,
+        max_sim_time_ms: Some(39),
+        ..plain(&[&[(3, 2)], &[(1, 10)], &[(1, 2)], &[(1, 4)]])
+    });
+}
+
+/// At 1.0 ms worker 0 starts a pass, then worker 1 one of no length, which rejects its request; the follow-up of that
+/// arrives at worker 0 after the start of its pass and has to wait for the next.
+#[test]
+#[ignore = "in the crate's replay it joins the pass when that is part of a run of decode passes"]
+fn a_pass_that_has_started_is_not_joined() {
+    assert_agreement(&Setting {
+        workers: 2,
+        num_gpu_blocks: 8,
+        fixed_half_ms: Some((1, 1)),
+        concurrency: Some(2),
+        ..plain(&[&[(17, 0), (1, 4)], &[(1, 2)], &[(17, 0), (1, 0)]])
+    });
+}
+
+/// A pass that the time limit cuts off counts nothing: neither itself nor its evictions.
+#[test]
+#[ignore = "the crate's replay counts the evictions of such a pass, unless it is part of a run of decode passes"]
+fn counters_do_not_depend_on_how_passes_were_computed() {
+    let turns: &[&[(u32, u32)]] = &[&[(8, 1)], &[(12, 1)]];
+    assert_agreement(&Setting {
+        num_gpu_blocks: 6,
+        max_num_seqs: Some(1),
+        fixed_half_ms: Some((20, 2)),
+        max_sim_time_ms: Some(15),
+        ..plain(turns)
+    });
 }

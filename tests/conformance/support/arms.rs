@@ -24,22 +24,6 @@ pub(crate) fn differences(workload: &Workload, slow: &RunRecord, fast: &RunRecor
         found.push(format!("{} requests, the fast arm has {}", slow.requests.len(), fast.requests.len()));
     }
     for (index, (expected, actual)) in slow.requests.iter().zip(&fast.requests).enumerate() {
-        let prompt = workload.requests[index].input_length;
-        let actual = &spica::report::record::RequestRecord {
-            max_reused_tokens: actual.max_reused_tokens.min(prompt),
-            ..*actual
-        };
-        let actual = &if actual.status == spica::report::record::Status::Unfinished {
-            spica::report::record::RequestRecord {
-                output_tokens: expected.output_tokens,
-                first_token: expected.first_token,
-                second_token: expected.second_token,
-                last_token: expected.last_token,
-                ..*actual
-            }
-        } else {
-            *actual
-        };
         if expected != actual {
             let name = workload.requests[index].name.as_deref().unwrap_or("without a name");
             found.push(format!("request {index} ({name}):\n  slow {expected:?}\n  fast {actual:?}"));
