@@ -279,7 +279,7 @@ fn an_interrupt_keeps_what_is_committed() {
         move |scenario: &Scenario| {
             if seen.fetch_add(1, Ordering::SeqCst) == 7 {
                 interrupt.store(true, Ordering::SeqCst);
-                std::thread::sleep(Duration::from_secs(3));
+                std::thread::sleep(Duration::from_secs(100));
             }
             pretend_replay(scenario)
         }
@@ -288,7 +288,7 @@ fn an_interrupt_keeps_what_is_committed() {
     config.sweep.max_rounds = 100;
     let started = std::time::Instant::now();
     let result = run(&plan(config), &evaluator, Options { interrupt, ..options(1) }).unwrap();
-    assert!(started.elapsed() < Duration::from_secs(2), "it waited for the replay");
+    assert!(started.elapsed() < Duration::from_secs(50), "it waited for the replay");
     assert!(result.was_interrupted());
     assert_eq!(result.candidates.len(), 7);
     assert!(!result.certified_optimum);
