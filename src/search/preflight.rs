@@ -49,7 +49,7 @@ fn scenario_problems(scenario: &Scenario, registry: &Registry) -> Vec<String> {
 mod tests {
     use serde_json::json;
 
-    use crate::config::scenario::{Backend, PolicyConfig};
+    use crate::config::scenario::PolicyConfig;
     use crate::registry::Registry;
     use crate::search::test_support::{config, plan};
 
@@ -65,20 +65,18 @@ mod tests {
         space.router_mode.push(PolicyConfig::named("round_robbin"));
         space.router_mode.push(PolicyConfig::named("kv_router"));
         space.router_mode[3].fields.insert("prefil_load_scale".into(), json!(1.0));
-        space.backend.push(Backend::Sglang);
         let refusals = plan(config).refusals(&Registry::builtin());
         let text: Vec<String> = refusals.iter().map(ToString::to_string).collect();
-        assert_eq!(text.len(), 3, "{text:#?}");
+        assert_eq!(text.len(), 2, "{text:#?}");
         assert!(text[0].starts_with("search_space.router_mode: \"round_robbin\""), "{text:#?}");
         assert!(text[0].contains("did you mean `round_robin`"), "{text:#?}");
         assert!(text[1].contains("prefill_load_scale"), "{text:#?}");
-        assert!(text[2].starts_with("search_space.backend: \"sglang\""), "{text:#?}");
     }
 
     #[test]
     fn what_is_wrong_with_all_is_said_once() {
         let mut config = config();
-        config.search_space.aic_nextn = Some(1);
+        config.search_space.router_mode = vec![PolicyConfig::named("round_robbin")];
         let refusals = plan(config).refusals(&Registry::builtin());
         assert_eq!(refusals.len(), 1, "{refusals:?}");
         assert_eq!(refusals[0].key, "search_space");

@@ -115,9 +115,10 @@ fn check_makes_the_policies() {
 fn check_says_what_could_not_be_run_yet() {
     let place = Workplace::with("scenario.yaml", SCENARIO);
     assert_eq!(place.run(&["check", "scenario.yaml"]).ending(0).stderr, "");
-    let answer =
-        place.run(&["check", "scenario.yaml", "--set", "deployment.agg.engine.aic_nextn=1"]).ending(0);
-    assert!(answer.stderr.contains("aic_nextn"), "{}", answer.stderr);
+    let answer = place
+        .run(&["check", "scenario.yaml", "--set", "deployment.agg.engine.prefill_decode_interval=3"])
+        .ending(0);
+    assert!(answer.stderr.contains("prefill_decode_interval"), "{}", answer.stderr);
     let place = Workplace::with("search.yaml", SEARCH);
     assert_eq!(place.run(&["check", "search.yaml"]).ending(0).stderr, "");
     let answer = place.run(&[
@@ -182,8 +183,10 @@ fn refused_input_leaves_no_files() {
         "workload.isl",
         "0",
     ]);
-    place.write("scenario.yaml", &SCENARIO.replace("workers: 2", "workers: 2, dp_size: 2"));
-    place.run(&["replay", "scenario.yaml", "--output-dir", "out"]).refusing(&["scenario.yaml", "dp_size"]);
+    place.write("scenario.yaml", &SCENARIO.replace("{num_gpu", "{prefill_decode_interval: 3, num_gpu"));
+    place
+        .run(&["replay", "scenario.yaml", "--output-dir", "out"])
+        .refusing(&["scenario.yaml", "prefill_decode_interval"]);
     assert_eq!(place.files(), ["scenario.yaml"]);
 }
 
