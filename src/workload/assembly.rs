@@ -322,7 +322,13 @@ impl Assembly {
         warnings.extend(self.warnings());
         let input = ledger.tally(self.requests.len() as u64);
         let concurrency = self.pacing.concurrency;
-        let (requests, session_starts) = in_start_order(self.requests, &self.starts, sorted);
+        let in_order = !self.several_turns && self.out_of_order.count == 0;
+        let (requests, session_starts) = if in_order {
+            let starts = (0..self.requests.len() as u32).map(RequestId).collect();
+            (self.requests, starts)
+        } else {
+            in_start_order(self.requests, &self.starts, sorted)
+        };
         let workload = Workload {
             requests,
             session_starts,

@@ -22,6 +22,7 @@ pub(super) struct Interner {
 
 impl Interner {
     /// The number of `id`.
+    #[inline]
     pub(super) fn intern(&mut self, id: u64) -> u32 {
         if let Some(&number) = self.table.get(id as usize)
             && number != FREE

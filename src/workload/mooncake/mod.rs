@@ -216,6 +216,10 @@ impl<'o> Reader<'o> {
 
     /// The checks of one row that need more than one of its fields.
     fn check(&mut self, row: &RawRow<'_>, first_chunk: usize, text: &[u8], place: Place) -> Option<Draft> {
+        if self.chunk_ids.len() > u32::MAX as usize {
+            self.problems.add(place, Key::HashIds.name(), "more than 2^32 ids in one trace");
+            return None;
+        }
         let chunks = (self.chunk_ids.len() - first_chunk) as u32;
         let input_length = self.input_length(row, chunks, text, place);
         let output_length = self.output_length(row, text, place);

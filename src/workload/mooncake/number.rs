@@ -34,8 +34,10 @@ impl Scalar<'_> {
     }
 
     /// An id of 64 bits, exactly.
+    #[inline]
     pub(super) fn id(&self) -> Result<u64, String> {
         match self {
+            Self::Unsigned(id) => Ok(*id),
             Self::Text(text) => Err(format!(
                 "\"{}\" is a string: ids are whole numbers from 0 to 2^64 - 1 without quotes",
                 shortened(text)

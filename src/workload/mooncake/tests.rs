@@ -411,3 +411,38 @@ fn odd_arrivals_are_pointed_out() {
     let gap: Vec<f64> = (0..12).map(|n| if n < 11 { f64::from(n) * 100.0 } else { 1e6 }).collect();
     assert_eq!(kinds(&rows(&gap), &options()), ["long gap"]);
 }
+
+#[test]
+fn no_damage_to_a_trace_causes_a_panic() {
+    use rand::RngExt;
+    let bytes = format!(
+        "{TWO_SESSIONS}\n{{\"timestamp\": 1e3, \"input_tokens\": 3, \"output_tokens\": 2, \"output_token_ids\": [1, 2], \"x\": \"\\u00e9\"}}\n"
+    );
+    let alphabet = b"{}[]\",:0123456789.eE+-\\ \n\r\x00\xff\x1f\x8bnulltrefas_id";
+    let mut draws = crate::simulation::stream(1, "damage");
+    let (mut accepted, mut refused) = (0, 0);
+    for _ in 0..5000 {
+        let mut damaged = bytes.clone().into_bytes();
+        for _ in 0..draws.random_range(1..4) {
+            let at = draws.random_range(0..damaged.len());
+            let byte = alphabet[draws.random_range(0..alphabet.len())];
+            match draws.random_range(0..4) {
+                0 => damaged[at] = byte,
+                1 => damaged.insert(at, byte),
+                2 => drop(damaged.remove(at)),
+                _ => damaged.truncate(at.max(1)),
+            }
+        }
+        match read(&damaged[..], &options()) {
+            Ok(loaded) => {
+                accepted += 1;
+                assert_eq!(loaded.workload.requests.len() as u64, loaded.workload.input.used);
+            }
+            Err(errors) => {
+                refused += 1;
+                assert!(errors.to_string().starts_with("trace: "), "{errors}");
+            }
+        }
+    }
+    assert!(accepted > 100 && refused > 1000, "{accepted} {refused}");
+}
