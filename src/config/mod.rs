@@ -8,6 +8,7 @@ mod hints;
 mod names;
 mod numbers;
 mod overrides;
+mod pool;
 pub mod presets;
 mod print;
 mod read_composite;
@@ -20,7 +21,9 @@ pub mod scenario;
 pub mod schema;
 pub mod search;
 mod tree;
+mod value;
 mod workload;
+mod workload_form;
 mod yaml;
 
 use std::path::Path;

@@ -1,13 +1,13 @@
 //! The names that files use for the values of closed types.
 
 use super::presets::PredictorFamily;
-use super::reader::Named;
 use super::scenario::{
     Backend, DeploymentMode, KvEvictionPolicy, KvTransferTiming, PreemptionMode, SglangSchedulePolicy,
     TraceTimeUnit, ZeroOutput,
 };
 use super::search::OptimizationTarget;
-use super::workload::{ArrivalKind, TraceFormat};
+use super::value::Named;
+use super::workload_form::{ArrivalKind, TraceFormat};
 
 impl Named for DeploymentMode {
     const NAMES: &'static [(&'static str, Self)] = &[("disagg", Self::Disagg), ("agg", Self::Agg)];

@@ -5,8 +5,9 @@ use super::presets::{
     FpmSampling, LoadPredictor, LoadSensitivity, PredictorFamily, Preset, SCALING_POLICIES, ScalingPolicy,
     ScalingSettings,
 };
-use super::reader::{Section, Value};
+use super::reader::Section;
 use super::schema::Composite;
+use super::value::Value;
 
 /// A preset, a mapping of all four settings, or a planner of the registry by name or as `{policy: name, ...}`.
 ///

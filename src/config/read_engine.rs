@@ -1,11 +1,12 @@
 //! Reads a pool of workers: its size, its engine and what prices its passes.
 
 use super::numbers::Limit;
-use super::reader::{Named, Section, Value, name_of};
+use super::reader::Section;
 use super::scenario::{
     Backend, CapacitySource, EngineOptions, KvEvictionPolicy, Pool, PreemptionMode, SglangOptions,
     TimingConfig,
 };
+use super::value::{Named, Value, name_of};
 
 /// More than any fleet; it keeps sums of workers and GPUs within their types.
 const MOST_WORKERS: u32 = 100_000;
@@ -76,9 +77,10 @@ fn read_engine(section: &Section<'_>, timing: &TimingConfig, dp_size: u32) -> En
             .or_else(SglangOptions::default),
         ..defaults
     };
+    let engine = with_capacity(engine, num_gpu_blocks, timing);
     check_speculation(section, &engine);
     check_inert(section, &engine, dp_size);
-    with_capacity(engine, num_gpu_blocks, timing)
+    engine
 }
 
 /// vLLM and TensorRT-LLM have no blocks of one token.
@@ -158,6 +160,11 @@ fn check_inert(section: &Section<'_>, engine: &EngineOptions, dp_size: u32) {
             "kv_eviction_policy",
             engine.enable_prefix_caching || engine.kv_eviction_policy == KvEvictionPolicy::Lru,
             "`enable_prefix_caching: true`",
+        ),
+        (
+            "gpu_memory_utilization",
+            engine.capacity_source == CapacitySource::MemoryModel || engine.gpu_memory_utilization == 0.9,
+            "a memory model: the number of KV blocks is given, or its default",
         ),
         ("aic_mtp_seed", engine.aic_nextn.is_some() || engine.aic_mtp_seed == 42, "`aic_nextn`"),
     ];

@@ -5,12 +5,13 @@ use super::read_composite::{fpm_sampling, load_predictor, load_sensitivity, scal
 use super::read_engine::{MOST_DRAFT_TOKENS, Timing, least_block_size, timing};
 use super::read_scenario::{kv_transfer, sla};
 use super::read_workload::search_workload;
-use super::reader::{Section, Value, name_of};
+use super::reader::Section;
 use super::scenario::{DeploymentMode, EngineOptions, Sla, TimingConfig};
 use super::search::{
     Fidelity, OptimizationGoal, OptimizationTarget, ParallelConfig, SearchSpace, Shape, SmartSearchConfig,
     SweepConfig,
 };
+use super::value::{Value, name_of};
 
 /// `None` after a problem that leaves nothing to fill in.
 pub(super) fn search(root: &Section<'_>) -> Option<SmartSearchConfig> {
@@ -167,6 +168,18 @@ fn engine_knobs(section: &Section<'_>, space: &mut SearchSpace) {
     memory("prefill_gpu_memory_utilization").set(&mut space.prefill_gpu_memory_utilization);
     memory("decode_gpu_memory_utilization").set(&mut space.decode_gpu_memory_utilization);
     memory("agg_gpu_memory_utilization").set(&mut space.agg_gpu_memory_utilization);
+    for (key, share, mode) in [
+        ("prefill_gpu_memory_utilization", space.prefill_gpu_memory_utilization, DeploymentMode::Disagg),
+        ("decode_gpu_memory_utilization", space.decode_gpu_memory_utilization, DeploymentMode::Disagg),
+        ("agg_gpu_memory_utilization", space.agg_gpu_memory_utilization, DeploymentMode::Agg),
+    ] {
+        if let Some(blocks) = space.num_gpu_blocks
+            && share != 0.9
+            && space.deployment_mode.contains(&mode)
+        {
+            section.problem(key, format!("has no effect: `num_gpu_blocks` is {blocks}, given or by default"));
+        }
+    }
     section.boolean("prefill_enable_prefix_caching").set(&mut space.prefill_enable_prefix_caching);
     section.boolean("decode_enable_prefix_caching").set(&mut space.decode_enable_prefix_caching);
     section.boolean("agg_enable_prefix_caching").set(&mut space.agg_enable_prefix_caching);

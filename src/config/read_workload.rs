@@ -1,12 +1,14 @@
 //! Reads the `workload:` block, of a scenario or of a search.
 
 use super::numbers::Limit;
-use super::reader::{Section, Value};
+use super::reader::Section;
 use super::scenario::{
     Arrival, ArrivalProcess, InlineRequest, TraceTimeUnit, WorkloadConfig, WorkloadSource, ZeroOutput,
 };
 use super::search::{KvLoadRatio, LoadShape, SearchTrace, SearchWorkload, SyntheticRequests};
-use super::workload::{ArrivalKind, DEFAULT_TRACE_BLOCK_SIZE, TraceFormat};
+use super::value::Value;
+use super::workload::DEFAULT_TRACE_BLOCK_SIZE;
+use super::workload_form::{ArrivalKind, TraceFormat};
 
 /// Keys of generated requests only, beside the loads.
 const OF_SYNTHETIC: [&str; 3] = ["isl", "osl", "num_request_ratio"];
@@ -31,6 +33,7 @@ pub(super) fn scenario_workload(section: &Section<'_>) -> Option<WorkloadConfig>
         {
             section.problem(key, "is given beside `requests`, which stands for the whole workload");
         }
+        block.check_pace();
         return Some(WorkloadConfig {
             source: WorkloadSource::Requests { requests: requests?, block_size: block.trace_block_size },
             concurrency: block.replay_concurrency,
@@ -66,7 +69,8 @@ impl Kind {
 
     fn one_of_loads(self) -> String {
         let names: Vec<String> = self.loads().iter().map(|key| format!("`{key}`")).collect();
-        format!("exactly one of {}", names.join(" or "))
+        let (last, others) = names.split_last().expect("there is more than one kind of load");
+        format!("exactly one of {} and {last}", others.join(", "))
     }
 }
 
@@ -141,6 +145,13 @@ impl<'s, 'a> Block<'s, 'a> {
         Some(SearchWorkload { load: load?, strict: self.strict })
     }
 
+    fn check_pace(&self) {
+        if self.replay_concurrency.is_some() && self.arrival_speedup_ratio != 1.0 {
+            let message = "has no effect with `replay_concurrency`, which ignores arrival times";
+            self.section.problem("arrival_speedup_ratio", message);
+        }
+    }
+
     fn trace(&self, kind: Kind) -> Option<LoadShape> {
         let section = self.section;
         let path = section.read("trace_path", |value| value.path()).required();
@@ -150,10 +161,7 @@ impl<'s, 'a> Block<'s, 'a> {
         self.refuse("is for generated requests and has no effect on a trace", |origin| {
             origin == Origin::Synthetic
         });
-        if self.replay_concurrency.is_some() && self.arrival_speedup_ratio != 1.0 {
-            let message = "has no effect with `replay_concurrency`, which ignores arrival times";
-            section.problem("arrival_speedup_ratio", message);
-        }
+        self.check_pace();
         Some(LoadShape::Trace(SearchTrace {
             path: path?,
             block_size: self.trace_block_size,

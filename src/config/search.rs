@@ -10,12 +10,9 @@ use super::presets::{
     FPM_SAMPLINGS, FpmSampling, LOAD_PREDICTORS, LOAD_SENSITIVITIES, LoadPredictor, LoadSensitivity, Preset,
     SCALING_POLICIES, ScalingPolicy,
 };
-use super::scenario::{
-    Arrival, Backend, DeploymentMode, KvTransfer, PolicyConfig, Sla, TimingConfig, TraceTimeUnit,
-    WorkloadConfig, ZeroOutput,
-};
+use super::scenario::{Backend, DeploymentMode, KvTransfer, PolicyConfig, Sla, TimingConfig};
 use super::schema;
-use super::workload::WorkloadForm;
+pub use super::workload::{KvLoadRatio, LoadShape, SearchTrace, SearchWorkload, SyntheticRequests};
 
 /// What to search for, over what, for which traffic, and with how much effort.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
@@ -277,116 +274,6 @@ pub struct Shape {
 
 fn one() -> u32 {
     1
-}
-
-/// The traffic of a search.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(into = "WorkloadForm")]
-pub struct SearchWorkload {
-    /// Where the requests come from and how fast.
-    pub load: LoadShape,
-    /// Turns every repair and drop of the input into a refusal.
-    pub strict: bool,
-}
-
-/// Where requests come from and how fast: exactly one of these.
-#[derive(Clone, Debug, PartialEq)]
-pub enum LoadShape {
-    /// A trace, at its own pace or capped.
-    Trace(SearchTrace),
-    /// Generated requests at a given rate, in an open loop.
-    Rate {
-        /// Requests per second.
-        request_rate: f64,
-        /// How arrivals are spread.
-        arrival: Arrival,
-        /// The requests.
-        requests: SyntheticRequests,
-    },
-    /// Generated requests with a given number in flight.
-    Concurrency {
-        /// Requests (with several turns: sessions) in flight.
-        concurrency: u32,
-        /// The requests.
-        requests: SyntheticRequests,
-    },
-    /// Generated requests with as many in flight as fill a share of a candidate's KV cache.
-    KvLoad {
-        /// Share of the cache: fixed, or searched.
-        kv_load_ratio: KvLoadRatio,
-        /// The requests.
-        requests: SyntheticRequests,
-    },
-}
-
-/// The trace of a search.
-#[derive(Clone, Debug, PartialEq)]
-pub struct SearchTrace {
-    /// The file, already resolved against the configuration's folder.
-    pub path: std::path::PathBuf,
-    /// Tokens that one hash id stands for.
-    pub block_size: u32,
-    /// Unit of its time stamps.
-    pub time_unit: TraceTimeUnit,
-    /// Only the first rows, when set.
-    pub max_requests: Option<u32>,
-    /// Arrivals and think times of an open loop are divided by this: 2 means twice the traffic.
-    pub arrival_speedup_ratio: f64,
-    /// Closed loop: sessions in flight at most; time stamps are then ignored.
-    pub replay_concurrency: Option<u32>,
-    /// What becomes of rows that ask for no output.
-    pub zero_output: ZeroOutput,
-}
-
-/// Generated requests, all of one size.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct SyntheticRequests {
-    /// Prompt tokens.
-    pub isl: u32,
-    /// Output tokens.
-    pub osl: u32,
-    /// Requests per unit of load (rate or concurrency).
-    pub num_request_ratio: f64,
-    /// Share of a prompt's blocks that comes from its group, 0 to 1.
-    pub shared_prefix_ratio: f64,
-    /// Groups of sessions with a common prefix.
-    pub num_prefix_groups: u32,
-    /// Turns of each session.
-    pub turns_per_session: u32,
-    /// Think time before each further turn, in milliseconds.
-    pub inter_turn_delay_ms: f64,
-}
-
-/// Share of a candidate's KV cache to fill; above 1 oversubscribes it.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
-#[serde(untagged)]
-pub enum KvLoadRatio {
-    /// The same for every candidate.
-    Fixed(f64),
-    /// Searched between two bounds, the first smaller; with a Pareto goal only.
-    Range([f64; 2]),
-}
-
-impl SearchWorkload {
-    /// Whether a trace is replayed.
-    pub fn is_trace_based(&self) -> bool {
-        matches!(self.load, LoadShape::Trace(_))
-    }
-
-    /// The workload of one trial. `concurrency` is the trial's own number in flight, as derived from
-    /// [`LoadShape::KvLoad`] or overriding [`LoadShape::Concurrency`]; a trace ignores it.
-    ///
-    /// `None` for a KV load without a number in flight.
-    pub fn of_trial(&self, concurrency: Option<u32>) -> Option<WorkloadConfig> {
-        super::workload::of_trial(self, concurrency)
-    }
-}
-
-impl SyntheticRequests {
-    /// How many requests are generated for a load: the product with the ratio, rounded half to even, at least 1.
-    pub fn count(&self, load: f64) -> u32 {
-        (self.num_request_ratio * load).round_ties_even().clamp(1.0, f64::from(u32::MAX)) as u32
-    }
 }
 
 /// What makes one deployment better than another.

@@ -1,21 +1,261 @@
-//! The traffic: what a trial of a search replays, and the form in which files write it.
+//! The traffic of a scenario and of a search, and how the one follows from the other.
 
-use std::borrow::Cow;
 use std::path::PathBuf;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator};
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
-use super::scenario::{
-    Arrival, ArrivalProcess, InlineRequest, Synthetic, TraceTimeUnit, WorkloadConfig, WorkloadSource,
-    ZeroOutput,
-};
-use super::search::{KvLoadRatio, LoadShape, SearchTrace, SearchWorkload, SyntheticRequests};
+use super::workload_form::WorkloadForm;
+
+/// What is asked of the deployment: exactly one load shape.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(into = "WorkloadForm")]
+pub struct WorkloadConfig {
+    /// Where the requests come from.
+    pub source: WorkloadSource,
+    /// Closed loop: requests (or sessions) in flight at most. `None` is open loop.
+    pub concurrency: Option<u32>,
+    /// Arrivals and think times of an open loop are divided by this: 2 means twice the traffic.
+    pub arrival_speedup_ratio: f64,
+    /// What becomes of file rows that ask for no output.
+    pub zero_output: ZeroOutput,
+    /// Turns every repair and drop into a refusal.
+    pub strict: bool,
+}
+
+/// Where requests come from.
+#[derive(Clone, Debug, PartialEq)]
+pub enum WorkloadSource {
+    /// A Mooncake JSONL file, plain or gzip.
+    Trace {
+        /// The file, already resolved against the configuration's folder.
+        path: PathBuf,
+        /// Tokens that one hash id stands for.
+        block_size: u32,
+        /// Unit of its time stamps.
+        time_unit: TraceTimeUnit,
+        /// Only the first rows, when set.
+        max_requests: Option<u32>,
+    },
+    /// Generated requests, all of one size.
+    Synthetic(Synthetic),
+    /// Requests written out in the scenario.
+    Requests {
+        /// In file order.
+        requests: Vec<InlineRequest>,
+        /// Tokens that one hash id stands for.
+        block_size: u32,
+    },
+}
+
+/// Generated requests, all of one size.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Synthetic {
+    /// Prompt tokens.
+    pub isl: u32,
+    /// Output tokens.
+    pub osl: u32,
+    /// Sessions (with one turn each: requests).
+    pub count: u32,
+    /// Requests per second of an open loop.
+    pub request_rate: Option<f64>,
+    /// How arrivals of an open loop are spread.
+    pub arrival: Arrival,
+    /// Share of a prompt's blocks that comes from its group, 0 to 1.
+    pub shared_prefix_ratio: f64,
+    /// Groups of sessions with a common prefix.
+    pub num_prefix_groups: u32,
+    /// Turns of each session.
+    pub turns_per_session: u32,
+    /// Think time before each further turn, in milliseconds.
+    pub inter_turn_delay_ms: f64,
+}
+
+/// How arrivals are spread in time.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Arrival {
+    /// The process.
+    #[serde(flatten)]
+    pub process: ArrivalProcess,
+    /// Seed of its draws.
+    pub seed: u64,
+}
+
+/// A process of arrivals with a given mean rate.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(tag = "process", rename_all = "snake_case")]
+pub enum ArrivalProcess {
+    /// Equal gaps.
+    Fixed,
+    /// Exponential gaps.
+    Poisson,
+    /// Gamma gaps: `smoothness` is their shape, 1 being Poisson and more being more regular.
+    Gamma {
+        /// Shape of the gap distribution.
+        smoothness: f64,
+    },
+    /// Everything at time 0.
+    Burst,
+}
+
+/// A request written out in a scenario.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct InlineRequest {
+    /// Its name; `request_<n>` when absent.
+    pub id: Option<String>,
+    /// Arrival in milliseconds, used as it is; absent for the later turns of a session.
+    pub arrival_ms: Option<f64>,
+    /// Prompt tokens; from the ids when absent.
+    pub input_length: Option<u32>,
+    /// Output tokens.
+    pub output_length: u32,
+    /// Identity of consecutive prompt chunks of `trace_block_size` tokens.
+    pub hash_ids: Option<Vec<u64>>,
+    /// The prompt's tokens, in place of `hash_ids`.
+    pub input_token_ids: Option<Vec<u32>>,
+    /// Groups requests into the turns of one session.
+    pub session_id: Option<String>,
+    /// Think time before this turn, in milliseconds.
+    pub delay_ms: Option<f64>,
+    /// The data-parallel rank that has to take it.
+    pub dp_rank: Option<u32>,
+}
+
+/// Unit of a trace's time stamps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum TraceTimeUnit {
+    /// Milliseconds.
+    Ms,
+    /// Seconds.
+    S,
+}
+
+/// What becomes of file rows that ask for no output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ZeroOutput {
+    /// Dropped and counted.
+    Drop,
+    /// Kept: the prompt is computed, nothing is generated.
+    PrefillOnly,
+}
+
+/// The traffic of a search.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(into = "WorkloadForm")]
+pub struct SearchWorkload {
+    /// Where the requests come from and how fast.
+    pub load: LoadShape,
+    /// Turns every repair and drop of the input into a refusal.
+    pub strict: bool,
+}
+
+/// Where requests come from and how fast: exactly one of these.
+#[derive(Clone, Debug, PartialEq)]
+pub enum LoadShape {
+    /// A trace, at its own pace or capped.
+    Trace(SearchTrace),
+    /// Generated requests at a given rate, in an open loop.
+    Rate {
+        /// Requests per second.
+        request_rate: f64,
+        /// How arrivals are spread.
+        arrival: Arrival,
+        /// The requests.
+        requests: SyntheticRequests,
+    },
+    /// Generated requests with a given number in flight.
+    Concurrency {
+        /// Requests (with several turns: sessions) in flight.
+        concurrency: u32,
+        /// The requests.
+        requests: SyntheticRequests,
+    },
+    /// Generated requests with as many in flight as fill a share of a candidate's KV cache.
+    KvLoad {
+        /// Share of the cache: fixed, or searched.
+        kv_load_ratio: KvLoadRatio,
+        /// The requests.
+        requests: SyntheticRequests,
+    },
+}
+
+/// The trace of a search.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SearchTrace {
+    /// The file, already resolved against the configuration's folder.
+    pub path: std::path::PathBuf,
+    /// Tokens that one hash id stands for.
+    pub block_size: u32,
+    /// Unit of its time stamps.
+    pub time_unit: TraceTimeUnit,
+    /// Only the first rows, when set.
+    pub max_requests: Option<u32>,
+    /// Arrivals and think times of an open loop are divided by this: 2 means twice the traffic.
+    pub arrival_speedup_ratio: f64,
+    /// Closed loop: sessions in flight at most; time stamps are then ignored.
+    pub replay_concurrency: Option<u32>,
+    /// What becomes of rows that ask for no output.
+    pub zero_output: ZeroOutput,
+}
+
+/// Generated requests, all of one size.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SyntheticRequests {
+    /// Prompt tokens.
+    pub isl: u32,
+    /// Output tokens.
+    pub osl: u32,
+    /// Requests per unit of load (rate or concurrency).
+    pub num_request_ratio: f64,
+    /// Share of a prompt's blocks that comes from its group, 0 to 1.
+    pub shared_prefix_ratio: f64,
+    /// Groups of sessions with a common prefix.
+    pub num_prefix_groups: u32,
+    /// Turns of each session.
+    pub turns_per_session: u32,
+    /// Think time before each further turn, in milliseconds.
+    pub inter_turn_delay_ms: f64,
+}
+
+/// Share of a candidate's KV cache to fill; above 1 oversubscribes it.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum KvLoadRatio {
+    /// The same for every candidate.
+    Fixed(f64),
+    /// Searched between two bounds, the first smaller; with a Pareto goal only.
+    Range([f64; 2]),
+}
+
+impl SearchWorkload {
+    /// Whether a trace is replayed.
+    pub fn is_trace_based(&self) -> bool {
+        matches!(self.load, LoadShape::Trace(_))
+    }
+
+    /// The workload of one trial. `concurrency` is the trial's own number in flight, as derived from
+    /// [`LoadShape::KvLoad`] or overriding [`LoadShape::Concurrency`]; a trace ignores it.
+    ///
+    /// `None` for a KV load without a number in flight.
+    pub fn of_trial(&self, concurrency: Option<u32>) -> Option<WorkloadConfig> {
+        of_trial(self, concurrency)
+    }
+}
+
+impl SyntheticRequests {
+    /// How many requests are generated for a load: the product with the ratio, rounded half to even, at least 1.
+    pub fn count(&self, load: f64) -> u32 {
+        (self.num_request_ratio * load).round_ties_even().clamp(1.0, f64::from(u32::MAX)) as u32
+    }
+}
 
 /// Tokens that one hash id of a trace stands for, unless the configuration says otherwise.
 pub(super) const DEFAULT_TRACE_BLOCK_SIZE: u32 = 512;
 
-pub(super) fn of_trial(workload: &SearchWorkload, concurrency: Option<u32>) -> Option<WorkloadConfig> {
+fn of_trial(workload: &SearchWorkload, concurrency: Option<u32>) -> Option<WorkloadConfig> {
     let (source, cap, speedup, zero_output) = match &workload.load {
         LoadShape::Trace(trace) => {
             let source = WorkloadSource::Trace {
@@ -71,254 +311,4 @@ impl Default for Arrival {
     fn default() -> Self {
         Self { process: ArrivalProcess::Fixed, seed: 42 }
     }
-}
-
-/// The `workload:` block as files write it: one mapping for every shape of load.
-#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
-#[schemars(deny_unknown_fields)]
-pub(super) struct WorkloadForm {
-    /// A Mooncake JSONL file, plain or gzip; its presence makes the workload a trace.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    trace_path: Option<PathBuf>,
-    /// How the trace is written.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    trace_format: Option<TraceFormat>,
-    /// Tokens that one hash id stands for: 512 unless given.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1))]
-    trace_block_size: Option<u32>,
-    /// Unit of the trace's time stamps: `ms` unless given.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    trace_time_unit: Option<TraceTimeUnit>,
-    /// Only the first rows of the trace.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1))]
-    max_requests: Option<u32>,
-    /// Arrivals and think times of an open loop are divided by this.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("exclusiveMinimum" = 0.0))]
-    arrival_speedup_ratio: Option<f64>,
-    /// Sessions of a trace or list in flight at most; arrival times are then ignored.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1))]
-    replay_concurrency: Option<u32>,
-    /// What becomes of rows that ask for no output: `drop` unless given.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    zero_output: Option<ZeroOutput>,
-    /// Prompt tokens of generated requests.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1))]
-    isl: Option<u32>,
-    /// Output tokens of generated requests.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1))]
-    osl: Option<u32>,
-    /// Generated requests per second, in an open loop.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("exclusiveMinimum" = 0.0))]
-    request_rate: Option<f64>,
-    /// Generated requests (with several turns: sessions) in flight.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1))]
-    concurrency: Option<u32>,
-    /// Share of a candidate's KV cache that generated requests fill.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    kv_load_ratio: Option<KvLoadRatio>,
-    /// Generated requests per unit of load (rate or concurrency).
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("exclusiveMinimum" = 0.0))]
-    num_request_ratio: Option<f64>,
-    /// How generated arrivals of an open loop are spread: evenly unless given.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<ArrivalForm>")]
-    arrival: Option<Arrival>,
-    /// Share of a generated prompt's blocks that comes from its group.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0.0, max = 1.0))]
-    shared_prefix_ratio: Option<f64>,
-    /// Groups of generated sessions with a common prefix.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    num_prefix_groups: Option<u32>,
-    /// Turns of each generated session.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1))]
-    turns_per_session: Option<u32>,
-    /// Think time before each further generated turn, in milliseconds.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0.0))]
-    inter_turn_delay_ms: Option<f64>,
-    /// Requests written out, as the whole workload.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1))]
-    requests: Option<Vec<InlineRequest>>,
-    /// Turns every repair and drop of the input into a refusal.
-    #[schemars(default)]
-    strict: bool,
-}
-
-/// How a trace is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum TraceFormat {
-    /// One JSON object per line, with the keys of the Mooncake traces.
-    Mooncake,
-}
-
-/// The `arrival:` block as files write it.
-#[derive(JsonSchema)]
-#[schemars(deny_unknown_fields)]
-#[expect(dead_code, reason = "describes the form; the values are read and written by other means")]
-struct ArrivalForm {
-    /// The process.
-    process: ArrivalKind,
-    /// Shape of the gaps of `gamma`: 1 is Poisson, more is more regular.
-    #[schemars(extend("exclusiveMinimum" = 0.0))]
-    smoothness: Option<f64>,
-    /// Seed of the draws.
-    #[schemars(default = "default_arrival_seed")]
-    seed: u64,
-}
-
-/// A process of arrivals.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum ArrivalKind {
-    /// Equal gaps.
-    Fixed,
-    /// Exponential gaps.
-    Poisson,
-    /// Gamma gaps.
-    Gamma,
-    /// Everything at time 0.
-    Burst,
-}
-
-fn default_arrival_seed() -> u64 {
-    Arrival::default().seed
-}
-
-impl From<SearchWorkload> for WorkloadForm {
-    fn from(workload: SearchWorkload) -> Self {
-        let strict = workload.strict;
-        let form = match workload.load {
-            LoadShape::Trace(trace) => Self::of_trace(trace),
-            LoadShape::Rate { request_rate, arrival, requests } => Self {
-                request_rate: Some(request_rate),
-                arrival: Some(arrival),
-                ..Self::of_requests(&requests)
-            },
-            LoadShape::Concurrency { concurrency, requests } => {
-                Self { concurrency: Some(concurrency), ..Self::of_requests(&requests) }
-            }
-            LoadShape::KvLoad { kv_load_ratio, requests } => {
-                Self { kv_load_ratio: Some(kv_load_ratio), ..Self::of_requests(&requests) }
-            }
-        };
-        Self { strict, ..form }
-    }
-}
-
-impl From<WorkloadConfig> for WorkloadForm {
-    fn from(workload: WorkloadConfig) -> Self {
-        let form = match workload.source {
-            WorkloadSource::Trace { path, block_size, time_unit, max_requests } => {
-                Self::of_trace(SearchTrace {
-                    path,
-                    block_size,
-                    time_unit,
-                    max_requests,
-                    arrival_speedup_ratio: workload.arrival_speedup_ratio,
-                    replay_concurrency: workload.concurrency,
-                    zero_output: workload.zero_output,
-                })
-            }
-            WorkloadSource::Synthetic(synthetic) => Self::of_synthetic(&synthetic, workload.concurrency),
-            WorkloadSource::Requests { requests, block_size } => Self {
-                requests: Some(requests),
-                trace_block_size: Some(block_size),
-                arrival_speedup_ratio: Some(workload.arrival_speedup_ratio),
-                replay_concurrency: workload.concurrency,
-                ..Self::default()
-            },
-        };
-        Self { strict: workload.strict, ..form }
-    }
-}
-
-impl WorkloadForm {
-    fn of_trace(trace: SearchTrace) -> Self {
-        Self {
-            trace_path: Some(trace.path),
-            trace_format: Some(TraceFormat::Mooncake),
-            trace_block_size: Some(trace.block_size),
-            trace_time_unit: Some(trace.time_unit),
-            max_requests: trace.max_requests,
-            arrival_speedup_ratio: Some(trace.arrival_speedup_ratio),
-            replay_concurrency: trace.replay_concurrency,
-            zero_output: Some(trace.zero_output),
-            ..Self::default()
-        }
-    }
-
-    fn of_requests(requests: &SyntheticRequests) -> Self {
-        Self {
-            isl: Some(requests.isl),
-            osl: Some(requests.osl),
-            num_request_ratio: Some(requests.num_request_ratio),
-            shared_prefix_ratio: Some(requests.shared_prefix_ratio),
-            num_prefix_groups: Some(requests.num_prefix_groups),
-            turns_per_session: Some(requests.turns_per_session),
-            inter_turn_delay_ms: Some(requests.inter_turn_delay_ms),
-            ..Self::default()
-        }
-    }
-
-    /// The count is written as the ratio that gives it back.
-    fn of_synthetic(synthetic: &Synthetic, concurrency: Option<u32>) -> Self {
-        let load = concurrency.map(f64::from).or(synthetic.request_rate).unwrap_or(1.0);
-        let requests = SyntheticRequests {
-            isl: synthetic.isl,
-            osl: synthetic.osl,
-            num_request_ratio: f64::from(synthetic.count) / load,
-            shared_prefix_ratio: synthetic.shared_prefix_ratio,
-            num_prefix_groups: synthetic.num_prefix_groups,
-            turns_per_session: synthetic.turns_per_session,
-            inter_turn_delay_ms: synthetic.inter_turn_delay_ms,
-        };
-        Self {
-            concurrency,
-            request_rate: if concurrency.is_none() { synthetic.request_rate } else { None },
-            arrival: if concurrency.is_none() { Some(synthetic.arrival) } else { None },
-            ..Self::of_requests(&requests)
-        }
-    }
-}
-
-impl JsonSchema for WorkloadConfig {
-    fn schema_name() -> Cow<'static, str> {
-        "Workload".into()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        form_without("kv_load_ratio", generator)
-    }
-}
-
-impl JsonSchema for SearchWorkload {
-    fn schema_name() -> Cow<'static, str> {
-        "SearchWorkload".into()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        form_without("requests", generator)
-    }
-}
-
-/// The form of a workload without the key that belongs to the other kind of document.
-fn form_without(key: &str, generator: &mut SchemaGenerator) -> Schema {
-    let mut schema = WorkloadForm::json_schema(generator);
-    if let Some(properties) = schema.get_mut("properties").and_then(serde_json::Value::as_object_mut) {
-        properties.shift_remove(key);
-    }
-    schema
 }

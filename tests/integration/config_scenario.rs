@@ -62,7 +62,7 @@ fn engine_options_are_read_under_their_names() {
                       99, max_model_len: 1000, enable_prefix_caching: false, enable_chunked_prefill: false, \
                       speedup_ratio: 2, decode_speedup_ratio: 1, prefill_decode_interval: 3, aic_nextn: 2, \
                       aic_nextn_accept_rates: [0.8, 0.5], aic_mtp_seed: 7, first_token_decode: true, \
-                      gpu_memory_utilization: 0.8, sglang: {schedule_policy: lpm, max_prefill_tokens: 100, \
+                      sglang: {schedule_policy: lpm, max_prefill_tokens: 100, \
                       chunked_prefill_size: 64, clip_max_new_tokens: 5, schedule_conservativeness: 0.5}}}",
     ]);
     assert_eq!((pool.workers, pool.gpus_per_worker(), pool.startup_time_s), (4, 16, 30.0));
@@ -128,6 +128,7 @@ fn options_without_effect_are_refused() {
             "kv_eviction_policy",
             "enable_prefix_caching",
         ),
+        ("gpu_memory_utilization: 0.8", "gpu_memory_utilization", "memory model"),
         ("aic_mtp_seed: 3", "aic_mtp_seed", "aic_nextn"),
         ("aic_nextn_accept_rates: [0.5]", "aic_nextn_accept_rates", "aic_nextn"),
         ("aic_nextn: 2, aic_nextn_accept_rates: [0.5]", "aic_nextn_accept_rates", "one per draft token"),
@@ -141,6 +142,8 @@ fn options_without_effect_are_refused() {
         let change = format!("deployment.agg.engine={{{engine}}}");
         assert_refused(SCENARIO, &[&change], &format!("deployment.agg.engine.{key}"), &[word]);
     }
+    let capped = ["workload.replay_concurrency=2", "workload.arrival_speedup_ratio=2"];
+    assert_refused(SCENARIO, &capped, "workload.arrival_speedup_ratio", &["ignores arrival times"]);
     let travel = "deployment.kv_transfer.latency_ms=5";
     assert_refused(SCENARIO, &[travel], "deployment.kv_transfer", &["no effect"]);
     scenario(&["deployment.kv_transfer.latency_ms=0"]);
@@ -292,7 +295,7 @@ fn generated_requests_of_a_scenario_have_a_rate_or_a_concurrency() {
     let WorkloadSource::Synthetic(synthetic) = scenario.workload.source else { panic!("is generated") };
     assert_eq!((synthetic.count, scenario.workload.concurrency), (10, Some(4)));
     assert_refused(text, &["workload.kv_load_ratio=1"], "workload.kv_load_ratio", &["a search"]);
-    assert_refused(text, &["workload.concurrency=null"], "workload", &["`request_rate` or `concurrency`"]);
+    assert_refused(text, &["workload.concurrency=null"], "workload", &["`request_rate` and `concurrency`"]);
     assert_refused(text, &["workload.num_request_ratio=1e10"], "workload.num_request_ratio", &["too many"]);
 }
 

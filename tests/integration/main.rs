@@ -8,6 +8,7 @@ mod config_print;
 mod config_scenario;
 mod config_schema;
 mod config_search;
+mod config_search_space;
 mod config_yaml;
 mod determinism;
 mod examples;
