@@ -14,6 +14,7 @@ mod determinism;
 mod examples;
 mod layers;
 mod report;
+mod report_export;
 mod report_oracle;
 mod rust_paths;
 mod scenarios;
