@@ -345,6 +345,8 @@ mod tests {
     fn zero_gaps_have_no_rate() {
         assert_pooled(&[timeline(&[], &[], &[0, 0, 0])], vec![0, 0, 0]);
         assert_pooled(&[timeline(&[], &[], &[0, 5, 0])], vec![0, 5, 0]);
+        let together = PassTimeline { zero_gaps: 3, ..timeline(&[4, 6], &[(0, 1)], &[]) };
+        assert_pooled(&[together], vec![0, 0, 0, 6]);
     }
 
     #[test]

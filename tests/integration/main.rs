@@ -16,6 +16,8 @@ mod layers;
 mod report;
 mod report_export;
 mod report_oracle;
+mod report_rows;
+mod report_run;
 mod rust_paths;
 mod scenarios;
 mod search;

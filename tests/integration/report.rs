@@ -1,104 +1,15 @@
-//! What a recorded run is reported as: figures, rows and files.
+//! What a recorded run is reported as: its figures and its file.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
 
 use serde_json::{Value, json};
 use spica::config::scenario::Sla;
-use spica::report::Summary;
 use spica::report::files::{Report, write_atomically};
-use spica::report::record::{Counters, PassTimeline, PoolRecord, RequestRecord, Role, RunRecord, Status};
-use spica::report::requests::write_requests;
-use spica::simulation::{SimDuration, SimTime};
-use spica::workload::{InputTally, Prompt, Request, RequestId, Workload};
+use spica::report::record::{Counters, PoolRecord, RequestRecord, Role, Status};
+use spica::simulation::SimTime;
+use spica::workload::InputTally;
 
-/// A run put together request by request.
-#[derive(Default)]
-struct Run {
-    record: RunRecord,
-    workload: Workload,
-}
-
-fn ms(ms: f64) -> SimTime {
-    SimTime::from_ms(ms).unwrap()
-}
-
-impl Run {
-    /// The run of one aggregated worker with one GPU for `worker_ms`.
-    fn on_one_worker(worker_ms: f64) -> Self {
-        let worker_ns = u128::from(ms(worker_ms).as_ns());
-        let mut run = Self::default();
-        run.record.pools = vec![PoolRecord { role: Role::Agg, gpus_per_worker: 1, worker_ns }];
-        run
-    }
-
-    /// A request of `input_length` prompt tokens; the caller says what became of it.
-    fn push(&mut self, input_length: u32, output_length: u32, record: RequestRecord) -> &mut Request {
-        self.record.requests.push(record);
-        self.workload.requests.push(Request {
-            arrival: record.arrival.unwrap_or_default(),
-            delay: SimDuration::ZERO,
-            input_length,
-            output_length,
-            prompt: Prompt { first_chunk: 0, chunks: 0, tokens_per_chunk: 512 },
-            session: self.workload.requests.len() as u32,
-            turn: 0,
-            next_turn: None,
-            dp_rank: None,
-            name: None,
-        });
-        self.workload.requests.last_mut().unwrap()
-    }
-
-    /// A completed request with tokens at these times, on a timeline of its own.
-    fn complete(&mut self, arrival_ms: f64, input_length: u32, tokens_ms: &[f64]) {
-        let stamps: Vec<SimTime> = tokens_ms.iter().map(|&token| ms(token)).collect();
-        let mut timeline = PassTimeline { ends: stamps.clone(), ..PassTimeline::default() };
-        timeline.add_gaps(0, stamps.len() as u32 - 1);
-        self.record.timelines.push(timeline);
-        let record = RequestRecord {
-            status: Status::Completed,
-            output_tokens: stamps.len() as u32,
-            admissions: 1,
-            decode_worker: Some(0),
-            arrival: Some(ms(arrival_ms)),
-            dispatched: Some(ms(arrival_ms)),
-            first_admit: Some(ms(arrival_ms)),
-            first_token: stamps.first().copied(),
-            second_token: stamps.get(1).copied(),
-            last_token: stamps.last().copied(),
-            terminal: stamps.last().copied(),
-            ..RequestRecord::default()
-        };
-        self.push(input_length, stamps.len() as u32, record);
-    }
-
-    fn reject(&mut self, at_ms: f64) {
-        let at = Some(ms(at_ms));
-        let record =
-            RequestRecord { status: Status::Rejected, arrival: at, terminal: at, ..RequestRecord::default() };
-        self.push(1_000, 5, record);
-    }
-
-    fn summary(&self, sla: Option<Sla>) -> Summary {
-        Summary::new(&self.record, &self.workload, sla.as_ref())
-    }
-
-    fn rows(&self) -> Vec<Value> {
-        let mut lines = Vec::new();
-        write_requests(&self.record, &self.workload, &mut lines).unwrap();
-        let text = String::from_utf8(lines).unwrap();
-        assert!(text.is_empty() || text.ends_with('\n'));
-        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
-    }
-}
-
-/// `a@0 8/3` beside `b@3 8/2`, which waits for the pass that is running.
-fn mid_pass_arrival() -> Run {
-    let mut run = Run::on_one_worker(24.0);
-    run.complete(0.0, 8, &[10.0, 22.0, 24.0]);
-    run.complete(3.0, 8, &[22.0, 24.0]);
-    run
-}
+use super::report_run::{Run, assert_metric, cut_short, mid_pass_arrival, ms};
 
 fn sla(ttft_ms: Option<f64>, itl_ms: Option<f64>, e2e_ms: Option<f64>) -> Sla {
     Sla { ttft_ms, itl_ms, e2e_ms }
@@ -106,12 +17,6 @@ fn sla(ttft_ms: Option<f64>, itl_ms: Option<f64>, e2e_ms: Option<f64>) -> Sla {
 
 fn good(run: &Run, bounds: Sla) -> u64 {
     run.summary(Some(bounds)).goodput.unwrap().completed_requests
-}
-
-#[track_caller]
-fn assert_metric(summary: &Summary, name: &str, expected: f64) {
-    let figure = summary.metric(name).unwrap_or_else(|| panic!("{name} is missing or null"));
-    assert!((figure - expected).abs() <= 1e-9 * expected.abs(), "{name}: {figure} is not {expected}");
 }
 
 #[test]
@@ -319,34 +224,6 @@ fn goodput_needs_a_bound() {
     }
 }
 
-/// The run above cut short beside requests that were rejected, were running, waited or never came.
-fn cut_short() -> Run {
-    let mut run = Run::on_one_worker(24.0);
-    run.complete(0.0, 8, &[10.0, 22.0, 24.0]);
-    run.reject(2.0);
-    let running = RequestRecord {
-        status: Status::Unfinished,
-        output_tokens: 2,
-        max_reused_tokens: 4,
-        first_reused_tokens: 4,
-        admissions: 1,
-        decode_worker: Some(0),
-        arrival: Some(ms(1.0)),
-        dispatched: Some(ms(1.0)),
-        first_admit: Some(ms(10.0)),
-        first_token: Some(ms(22.0)),
-        second_token: Some(ms(24.0)),
-        last_token: Some(ms(24.0)),
-        ..RequestRecord::default()
-    };
-    run.push(8, 30, running);
-    let waiting =
-        RequestRecord { status: Status::Unfinished, arrival: Some(ms(24.0)), ..RequestRecord::default() };
-    run.push(8, 30, waiting);
-    run.push(8, 30, RequestRecord::default());
-    run
-}
-
 #[test]
 fn only_completed_requests_make_figures() {
     let summary = cut_short().summary(Some(sla(None, None, Some(1000.0))));
@@ -360,128 +237,6 @@ fn only_completed_requests_make_figures() {
     assert_metric(&summary, "prefix_cache_reused_ratio", 0.0);
     assert_metric(&summary, "duration_ms", 24.0);
     assert_metric(&summary, "attainment", 0.25);
-}
-
-#[test]
-fn every_request_that_arrived_has_a_row() {
-    let rows = cut_short().rows();
-    let ids: Vec<_> = rows.iter().map(|row| row["request_id"].as_str().unwrap()).collect();
-    assert_eq!(ids, ["request_1", "request_3", "request_2", "request_4"], "by arrival");
-    let statuses: Vec<_> = rows.iter().map(|row| row["status"].as_str().unwrap()).collect();
-    assert_eq!(statuses, ["completed", "unfinished", "rejected", "unfinished"]);
-    assert_eq!(
-        rows[0],
-        json!({
-            "request_id": "request_1", "session_id": null, "turn_index": 0, "status": "completed",
-            "arrival_ms": 0.0, "dispatched_ms": 0.0, "first_admit_ms": 0.0, "first_token_ms": 10.0,
-            "last_token_ms": 24.0, "terminal_ms": 24.0, "ttft_ms": 10.0, "e2e_ms": 24.0, "tpot_ms": 7.0,
-            "input_length": 8, "output_length": 3, "reused_input_tokens": 0, "prefill_worker": null,
-            "decode_worker": 0, "admissions": 1, "hash_ids": []
-        })
-    );
-    let running = &rows[1];
-    assert_eq!(running["ttft_ms"], 21.0);
-    assert_eq!(running["output_length"], 30, "what replays the request");
-    for key in ["terminal_ms", "e2e_ms", "tpot_ms"] {
-        assert_eq!(running[key], Value::Null, "{key} of a running request");
-    }
-    let waiting = &rows[3];
-    for (key, value) in waiting.as_object().unwrap() {
-        let happened = key == "arrival_ms" || !key.ends_with("_ms");
-        let assigned = key != "session_id" && !key.ends_with("_worker");
-        assert_eq!(!value.is_null(), happened && assigned, "{key} of a waiting request");
-    }
-}
-
-#[test]
-fn equal_arrivals_keep_the_order_of_the_workload() {
-    let mut run = Run::default();
-    for _ in 0..100 {
-        run.complete(5.0, 8, &[10.0]);
-    }
-    run.complete(4.0, 8, &[9.0]);
-    let ids: Vec<_> = run.rows().iter().map(|row| row["request_id"].as_str().unwrap().to_owned()).collect();
-    let expected: Vec<_> =
-        [101].into_iter().chain(1..=100).map(|number| format!("request_{number}")).collect();
-    assert_eq!(ids, expected);
-}
-
-#[test]
-fn rows_hold_what_replays_a_request() {
-    let mut run = Run::default();
-    for _ in 0..5 {
-        run.complete(0.0, 600, &[10.0]);
-    }
-    let prompts = [(0, 2, 512), (2, 1, 600), (0, 0, 512), (3, 3, 1), (0, 0, 512)];
-    for (request, (first_chunk, chunks, tokens_per_chunk)) in run.workload.requests.iter_mut().zip(prompts) {
-        request.prompt = Prompt { first_chunk, chunks, tokens_per_chunk };
-    }
-    run.workload.chunk_ids = vec![0, 1, 0, 2, 3, 2];
-    run.workload.chunk_names = vec![u64::MAX, u64::from(u32::MAX) + 1, 17, 5];
-    run.workload.requests[0].name = Some("first \"quoted\"".into());
-    run.workload.session_names = vec![None, Some("chat".to_owned())];
-    run.workload.requests[1].session = 1;
-    // Two turns without a session's name still belong together.
-    run.workload.requests[2].next_turn = Some(RequestId(4));
-    run.workload.requests[4].session = 2;
-    run.workload.requests[4].turn = 1;
-
-    let rows = run.rows();
-    let column = |key: &str| rows.iter().map(|row| row[key].clone()).collect::<Vec<_>>();
-    assert_eq!(rows[0]["hash_ids"], json!([u64::MAX, 4_294_967_296_u64]));
-    assert_eq!(rows[1]["hash_ids"], json!([u64::MAX]));
-    assert_eq!(rows[2]["hash_ids"], json!([]), "shares nothing");
-    assert_eq!(rows[3]["hash_ids"], json!([17, 5, 17]), "one id per token");
-    assert_eq!(column("request_id")[..2], ["first \"quoted\"", "request_2"]);
-    assert_eq!(
-        column("session_id"),
-        [json!(null), json!("chat"), json!("session_3"), json!(null), json!("session_3")]
-    );
-    assert_eq!(column("turn_index"), [0, 0, 0, 0, 1]);
-
-    run.workload.chunk_names.clear();
-    assert_eq!(
-        run.rows()[3]["hash_ids"],
-        json!([2, 3, 2]),
-        "generated prompts go by the number of their chunks"
-    );
-}
-
-#[test]
-fn the_summary_follows_from_the_rows() {
-    let mut run = Run::on_one_worker(40.0);
-    for index in 0..37_u32 {
-        let arrival = f64::from(index * index % 23) / 7.0;
-        let tokens: Vec<f64> = (0..=index % 5)
-            .map(|token| arrival + 3.3 + f64::from(token) * 1.7 + f64::from(index) / 9.0)
-            .collect();
-        run.complete(arrival, 10 + index, &tokens);
-    }
-    run.reject(1.0);
-    let summary = run.summary(None);
-    let rows = run.rows();
-    let sum = |key: &str| {
-        rows.iter()
-            .filter(|row| row["status"] == "completed")
-            .map(|row| row[key].as_f64().unwrap())
-            .sum::<f64>()
-    };
-    assert_metric(&summary, "num_requests", rows.len() as f64);
-    assert_metric(&summary, "total_input_tokens", sum("input_length"));
-    assert_metric(&summary, "total_output_tokens", sum("output_length"));
-    for (column, family) in [("ttft_ms", "ttft"), ("e2e_ms", "e2e_latency"), ("tpot_ms", "tpot")] {
-        let mut samples: Vec<f64> = rows.iter().filter_map(|row| row[column].as_f64()).collect();
-        samples.sort_by(f64::total_cmp);
-        let count = samples.len() as f64;
-        assert_eq!(summary.metric(&format!("num_{family}_samples")), Some(count));
-        assert_metric(&summary, &format!("mean_{family}_ms"), samples.iter().sum::<f64>() / count);
-        for (prefix, percentile) in
-            [("median", 50.0), ("p75", 75.0), ("p90", 90.0), ("p95", 95.0), ("p99", 99.0)]
-        {
-            let sample = samples[((count - 1.0) * percentile / 100.0).round() as usize];
-            assert_eq!(summary.metric(&format!("{prefix}_{family}_ms")), Some(sample), "{prefix} {family}");
-        }
-    }
 }
 
 #[test]
@@ -552,20 +307,4 @@ fn the_report_file() {
     assert_eq!(report["counters"]["passes"], 3);
     assert_eq!(report["input"]["read"], 3);
     assert_eq!(report["input"]["dropped"], json!({"zero output": 1}));
-}
-
-#[test]
-fn a_full_disk_is_an_error() {
-    struct Full;
-    impl std::io::Write for Full {
-        fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {
-            Err(std::io::ErrorKind::StorageFull.into())
-        }
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
-    }
-    let run = mid_pass_arrival();
-    let error = write_requests(&run.record, &run.workload, Full).unwrap_err();
-    assert_eq!(error.kind(), std::io::ErrorKind::StorageFull);
 }
