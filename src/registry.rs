@@ -11,8 +11,14 @@ use serde_json::{Map, Value};
 
 use crate::config::scenario::PolicyConfig;
 use crate::serving::router::RoutingPolicy;
+use crate::serving::router::approximate_kv::ApproximateKv;
+use crate::serving::router::cost_terms::CostTerms;
 use crate::serving::router::kv_router::KvRouter;
+use crate::serving::router::least_loaded::LeastLoaded;
+use crate::serving::router::power_of_two::PowerOfTwo;
+use crate::serving::router::random::Random;
 use crate::serving::router::round_robin::RoundRobin;
+use crate::serving::router::session_affinity::SessionAffinity;
 
 type Factory<T> = fn(Map<String, Value>) -> Result<Box<T>, serde_json::Error>;
 
@@ -28,6 +34,12 @@ impl Registry {
         Self { routers: BTreeMap::new() }
             .with_router::<RoundRobin>("round_robin")
             .with_router::<KvRouter>("kv_router")
+            .with_router::<ApproximateKv>("approximate_kv")
+            .with_router::<CostTerms>("cost_terms")
+            .with_router::<LeastLoaded>("least_loaded")
+            .with_router::<PowerOfTwo>("power_of_two")
+            .with_router::<Random>("random")
+            .with_router::<SessionAffinity>("session_affinity")
     }
 
     /// Adds a router. Its fields are its configuration.
@@ -133,8 +145,8 @@ mod tests {
         let unknown = problems("round_robbin", &Value::Null);
         assert_eq!(
             unknown,
-            "deployment.router.policy: unknown router `round_robbin`; known are kv_router, round_robin; \
-             did you mean `round_robin`?"
+            "deployment.router.policy: unknown router `round_robbin`; known are approximate_kv, cost_terms, kv_router, \
+             least_loaded, power_of_two, random, round_robin, session_affinity; did you mean `round_robin`?"
         );
         let misspelt = problems("kv_router", &serde_json::json!({"router_temprature": 1}));
         assert!(

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use super::client::Client;
 use super::message::{ClientMessage, RouterMessage, Serving, WorkerId, WorkerMessage};
 use super::recorder::Recorder;
-use super::router::{Needs, Router, RoutingPolicy};
+use super::router::{Needs, RoutedPool, Router, RoutingPolicy};
 use super::worker::{Handoff, Listeners, Transfer, Worker};
 use crate::config::scenario::{
     Backend, Deployment, DeploymentMode, KvEvictionPolicy, Pool, Scenario, TimingConfig,
@@ -245,6 +245,7 @@ fn plan_pool<'a>(
 ) -> Result<PoolPlan<'a>, ReplayError> {
     let mut policy = registry.router(&scenario.deployment.router)?;
     policy.serve_role(role);
+    policy.derive_for(role);
     let prefix = if role == Role::Agg { String::new() } else { format!("{}/", pool_name(role)) };
     let router = simulation.reserve(format!("{prefix}router"));
     let workers = (0..pool.workers).flat_map(|worker| {
@@ -266,8 +267,8 @@ fn install_pool(
     let needs = policy.needs();
     let listeners = Listeners {
         client,
-        router_load: needs.load.then_some(router),
-        router_kv: needs.overlap.then_some(router),
+        router_load: needs.hears_of_load().then_some(router),
+        router_kv: needs.hears_of_caches().then_some(router),
     };
     let transfer = Transfer::new(scenario.deployment.kv_transfer);
     let block_size = traffic.block_size();
@@ -284,8 +285,13 @@ fn install_pool(
         simulation.install(ranks[0], worker);
     }
     let (workload, tree) = (traffic.workload.clone(), traffic.tree.clone());
-    let relay = role == Role::Prefill;
-    simulation.install(router, Router::new(policy, workload, tree, workers, pool.dp_size, relay));
+    let routed = RoutedPool {
+        workers,
+        dp_size: pool.dp_size,
+        max_num_batched_tokens: pool.engine.max_num_batched_tokens,
+        relay: role == Role::Prefill,
+    };
+    simulation.install(router, Router::new(policy, workload, tree, routed));
 }
 
 fn build_engine(role: Role, rank: u32, pool: &Pool, traffic: &Traffic, needs: Needs) -> Box<dyn Engine> {
@@ -296,8 +302,8 @@ fn build_engine(role: Role, rank: u32, pool: &Pool, traffic: &Traffic, needs: Ne
         pricer: PassPricer::new(build_timing(pool), options.speedup_ratio, options.decode_speedup_ratio),
     };
     match options.backend {
-        Backend::Vllm => Box::new(VllmEngine::new(options, role, rank, inputs, needs.overlap)),
-        Backend::Trtllm => Box::new(TrtllmEngine::new(options, role, rank, inputs, needs.overlap)),
+        Backend::Vllm => Box::new(VllmEngine::new(options, role, rank, inputs, needs.hears_of_caches())),
+        Backend::Trtllm => Box::new(TrtllmEngine::new(options, role, rank, inputs, needs.hears_of_caches())),
         Backend::Sglang => unreachable!("refused before assembly"),
     }
 }

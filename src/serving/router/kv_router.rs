@@ -15,13 +15,17 @@
 //! where `excess` is how many blocks of prefill work the worker has more than the least busy one. With `router_temperature`
 //! 0 the cheapest worker wins and ties are drawn evenly from the router's random stream; above it, workers are
 //! drawn with softmax weights of their costs, scaled by the spread of costs.
+//!
+//! With a `queue_threshold`, requests wait in front of the router, in the order of `queue_policy`, while all workers are busy.
 
-use rand::RngExt;
 use serde::Deserialize;
 
-use super::{Needs, PolicyContext, RequestView, Route, RoutingPolicy, WorkerView};
+use super::choice::choose;
+use super::limits::{duration, lag_problem, not_negative};
+use super::{
+    Needs, Overlap, PolicyContext, Queue, QueuePolicy, RequestView, Route, RoutingPolicy, WorkerView,
+};
 use crate::report::record::Role;
-use crate::simulation::SimDuration;
 
 /// The cost-based router.
 #[derive(Clone, Debug, Deserialize)]
@@ -45,31 +49,13 @@ pub struct KvRouter {
     pub assume_kv_reuse: bool,
     /// How much later than the end of a pass the router hears of changes of a cache, in milliseconds.
     pub kv_event_lag_ms: f64,
-    /// Requests wait before the router while every worker has more prefill work than this share of its budget.
+    /// Requests wait in front of the router while every worker has more prefill tokens than this share of what one pass may
+    /// compute. A request that waits keeps what was known of the caches when it came.
     pub queue_threshold: Option<f64>,
     /// Order of that waiting room.
     pub queue_policy: QueuePolicy,
     #[serde(skip)]
     costs: Vec<f64>,
-    #[serde(skip, default = "aggregated")]
-    role: Role,
-}
-
-fn aggregated() -> Role {
-    Role::Agg
-}
-
-/// Order of the router's waiting room.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum QueuePolicy {
-    /// First come, first served.
-    #[default]
-    Fcfs,
-    /// Last come, first served.
-    Lcfs,
-    /// Shortest processing time first, weighted by priority.
-    Wspt,
 }
 
 impl Default for KvRouter {
@@ -87,7 +73,6 @@ impl Default for KvRouter {
             queue_threshold: None,
             queue_policy: QueuePolicy::Fcfs,
             costs: Vec::new(),
-            role: Role::Agg,
         }
     }
 }
@@ -125,47 +110,6 @@ impl KvRouter {
             (worker.active_blocks_unshared + blocks) as f64
         }
     }
-
-    /// The cheapest worker; among equals each is as likely.
-    fn cheapest(&self, ctx: &mut PolicyContext<'_, '_>) -> usize {
-        let (mut best, mut ties) = (0, 1_u32);
-        for (index, &cost) in self.costs.iter().enumerate().skip(1) {
-            if cost < self.costs[best] {
-                (best, ties) = (index, 1);
-            } else if cost == self.costs[best] {
-                ties += 1;
-                if ctx.rng().random_range(0..ties) == 0 {
-                    best = index;
-                }
-            }
-        }
-        if ties > 1 {
-            ctx.note_tie();
-        }
-        best
-    }
-
-    /// A worker drawn with softmax weights.
-    fn draw(&self, ctx: &mut PolicyContext<'_, '_>) -> usize {
-        let weights = softmax_weights(&self.costs, self.router_temperature);
-        let mut left = ctx.rng().random::<f64>() * weights.iter().sum::<f64>();
-        for (index, weight) in weights.iter().enumerate() {
-            left -= weight;
-            if left < 0.0 {
-                return index;
-            }
-        }
-        weights.len() - 1
-    }
-}
-
-/// Weight of each worker, the cheapest having 1: costs are scaled by their spread, so equal costs weigh the same.
-pub fn softmax_weights(costs: &[f64], temperature: f64) -> Vec<f64> {
-    let least = costs.iter().copied().fold(f64::INFINITY, f64::min);
-    let most = costs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    let scale = (most - least) * temperature;
-    let weight = |cost: f64| if scale > 0.0 { libm::exp(-(cost - least) / scale) } else { 1.0 };
-    costs.iter().map(|&cost| weight(cost)).collect()
 }
 
 impl RoutingPolicy for KvRouter {
@@ -179,24 +123,30 @@ impl RoutingPolicy for KvRouter {
         let mut costs = std::mem::take(&mut self.costs);
         costs.clear();
         costs.extend(workers.iter().map(|worker| self.cost(request, worker, least)));
+        let choice = choose(&costs, self.router_temperature, ctx);
         self.costs = costs;
-        let choice = if self.router_temperature > 0.0 { self.draw(ctx) } else { self.cheapest(ctx) };
         Route::To(workers[choice].id)
     }
 
     fn needs(&self) -> Needs {
-        let kv_event_lag = SimDuration::from_ms(self.kv_event_lag_ms).unwrap_or_default();
+        // Where prefill work does not count, it shuts no waiting room either.
+        let queue = self.queue_threshold.filter(|_| self.track_prefill_tokens);
+        let overlap_counts = self.overlap_score_credit > 0.0 || self.track_prefill_tokens;
         Needs {
             load: true,
-            overlap: self.overlap_score_credit > 0.0 || self.role != Role::Decode,
-            kv_event_lag,
+            blocks: self.track_active_blocks,
+            overlap: if overlap_counts {
+                Overlap::Reported { lag: duration(self.kv_event_lag_ms) }
+            } else {
+                Overlap::Unknown
+            },
+            queue: queue.map(|threshold| Queue { threshold, policy: self.queue_policy }),
         }
     }
 
     /// Prefill workers are chosen by their prompts alone, decode workers by their active blocks alone, each request with
     /// blocks of its own.
-    fn serve_role(&mut self, role: Role) {
-        self.role = role;
+    fn derive_for(&mut self, role: Role) {
         match role {
             Role::Agg => {}
             Role::Prefill => self.track_active_blocks = false,
@@ -209,29 +159,25 @@ impl RoutingPolicy for KvRouter {
     }
 
     fn problems(&self) -> Vec<String> {
-        let not_negative = [
+        let mut problems = not_negative(&[
             ("overlap_score_credit_decay", self.overlap_score_credit_decay),
             ("prefill_load_scale", self.prefill_load_scale),
             ("decode_active_request_weight", self.decode_active_request_weight),
             ("router_temperature", self.router_temperature),
-            ("kv_event_lag_ms", self.kv_event_lag_ms),
-        ];
-        let mut problems: Vec<_> = not_negative
-            .into_iter()
-            .filter(|(_, value)| !(0.0..1e15).contains(value))
-            .map(|(name, value)| format!("{name}: {value} must be a number that is not negative"))
-            .collect();
+            ("queue_threshold", self.queue_threshold.unwrap_or_default()),
+        ]);
+        problems.extend(lag_problem(self.kv_event_lag_ms));
         if !(0.0..=1.0).contains(&self.overlap_score_credit) {
             problems.push(format!(
                 "overlap_score_credit: {} must lie between 0 and 1",
                 self.overlap_score_credit
             ));
         }
-        if self.queue_threshold.is_some() {
-            problems.push("queue_threshold: the waiting room in front of the router is not built yet".into());
+        if self.queue_threshold.is_some() && !self.track_prefill_tokens {
+            problems.push("queue_threshold: has no effect with `track_prefill_tokens: false`".into());
         }
-        if self.queue_policy != QueuePolicy::Fcfs {
-            problems.push("queue_policy: only fcfs, as the waiting room is not built yet".into());
+        if self.queue_threshold.is_none() && self.queue_policy != QueuePolicy::Fcfs {
+            problems.push("queue_policy: has no effect without `queue_threshold`".into());
         }
         problems
     }
@@ -239,18 +185,9 @@ impl RoutingPolicy for KvRouter {
 
 #[cfg(test)]
 mod tests {
+    use super::super::test_support::REQUEST;
     use super::*;
     use crate::serving::message::WorkerId;
-    use crate::workload::RequestId;
-
-    const REQUEST: RequestView = RequestView {
-        id: RequestId(0),
-        input_length: 16,
-        output_length: 2,
-        block_size: 4,
-        session: 0,
-        turn: 0,
-    };
 
     /// Three of the request's blocks are cached here, and active in a request that decodes.
     fn busy() -> WorkerView {
@@ -291,9 +228,44 @@ mod tests {
     }
 
     #[test]
-    fn softmax_is_scaled_by_the_spread() {
-        let weights = softmax_weights(&[5.0, 8.0], 0.5);
-        assert!((weights[0] / weights.iter().sum::<f64>() - 0.880_797).abs() < 1e-6);
-        assert_eq!(softmax_weights(&[5.0, 5.0], 0.5), [1.0, 1.0]);
+    fn a_pool_is_served_by_what_concerns_it() {
+        let derived = |role| {
+            let mut router = KvRouter { queue_threshold: Some(1.0), ..KvRouter::default() };
+            router.derive_for(role);
+            router
+        };
+        let prefill = derived(Role::Prefill);
+        assert_eq!(prefill.cost(&REQUEST, &busy(), 0), 1.0);
+        assert!(prefill.needs().queue.is_some() && !prefill.needs().blocks);
+        let decode = derived(Role::Decode);
+        assert_eq!(decode.cost(&REQUEST, &busy(), 0), 7.0);
+        assert_eq!(decode.needs(), Needs { load: true, blocks: true, ..Needs::default() });
+    }
+
+    #[test]
+    fn impossible_fields_are_named() {
+        let bad = KvRouter {
+            overlap_score_credit: f64::NAN,
+            prefill_load_scale: -1.0,
+            router_temperature: f64::INFINITY,
+            kv_event_lag_ms: 1e13,
+            queue_threshold: Some(f64::NAN),
+            track_prefill_tokens: false,
+            ..KvRouter::default()
+        };
+        let problems = bad.problems();
+        for field in [
+            "overlap_score_credit:",
+            "prefill_load_scale:",
+            "router_temperature:",
+            "kv_event_lag_ms:",
+            "queue_threshold: NaN",
+            "queue_threshold: has no effect",
+        ] {
+            assert!(problems.iter().any(|problem| problem.starts_with(field)), "{field} {problems:#?}");
+        }
+        assert_eq!(problems.len(), 6);
+        let idle_order = KvRouter { queue_policy: QueuePolicy::Lcfs, ..KvRouter::default() };
+        assert_eq!(idle_order.problems(), ["queue_policy: has no effect without `queue_threshold`"]);
     }
 }

@@ -1,97 +1,102 @@
-//! The load that a router placed and that has not ended: prefill tokens and prompt blocks per worker.
+//! The load that a router placed and that has not ended: requests, prefill tokens and prompt blocks per worker.
 
 use super::WorkerView;
 use crate::serving::message::WorkerId;
 use crate::workload::RequestId;
 use crate::workload::prefix::{PathStep, SegmentId};
 
-/// Bookkeeping of the placed load. Generated blocks are not part of it.
+/// Bookkeeping of the placed load, which it keeps up in the views of the workers as it changes. Generated blocks are not part
+/// of it.
 #[derive(Debug)]
 pub struct LoadBook {
-    workers: Vec<WorkerLoad>,
-    /// Active requests that run through a segment, for each segment and worker.
+    workers: usize,
+    /// Active requests that run through a segment, for each segment and worker; empty where blocks do not count.
     users: Vec<u32>,
     /// Prefill tokens that each request stands for until its first token.
     prefill_tokens: Vec<u64>,
 }
 
-#[derive(Clone, Debug, Default)]
-struct WorkerLoad {
-    prefill_tokens: u64,
-    blocks: u64,
-    blocks_unshared: u64,
-    requests: u32,
-}
-
 impl LoadBook {
-    /// An empty book.
+    /// An empty book. Without `segments` it leaves blocks alone.
     pub fn new(workers: usize, segments: usize, requests: usize) -> Self {
-        Self {
-            workers: vec![WorkerLoad::default(); workers],
-            users: vec![0; segments * workers],
-            prefill_tokens: vec![0; requests],
-        }
+        Self { workers, users: vec![0; segments * workers], prefill_tokens: vec![0; requests] }
     }
 
     /// A request with `new_tokens` prompt tokens to compute was placed.
-    pub fn placed(&mut self, worker: WorkerId, request: RequestId, new_tokens: u64, path: &[PathStep]) {
+    pub fn placed(&mut self, view: &mut WorkerView, request: RequestId, new_tokens: u64, path: &[PathStep]) {
         self.prefill_tokens[request.0 as usize] = new_tokens;
+        view.active_prefill_tokens += new_tokens;
+        view.active_requests += 1;
         for step in path {
-            let users = self.users_mut(step.segment, worker);
+            let Some(users) = self.users_mut(step.segment, view.id) else { return };
             *users += 1;
-            let first = *users == 1;
-            let load = &mut self.workers[worker.0 as usize];
-            load.blocks += u64::from(step.blocks) * u64::from(first);
-            load.blocks_unshared += u64::from(step.blocks);
+            view.active_blocks += u64::from(step.blocks) * u64::from(*users == 1);
+            view.active_blocks_unshared += u64::from(step.blocks);
         }
-        let load = &mut self.workers[worker.0 as usize];
-        load.prefill_tokens += new_tokens;
-        load.requests += 1;
     }
 
     /// The first token of a request left: its prompt is computed.
-    pub fn first_token(&mut self, worker: WorkerId, request: RequestId) {
-        let tokens = std::mem::take(&mut self.prefill_tokens[request.0 as usize]);
-        self.workers[worker.0 as usize].prefill_tokens -= tokens;
+    pub fn first_token(&mut self, view: &mut WorkerView, request: RequestId) {
+        view.active_prefill_tokens -= std::mem::take(&mut self.prefill_tokens[request.0 as usize]);
     }
 
     /// A request left its worker.
-    pub fn ended(&mut self, worker: WorkerId, request: RequestId, path: &[PathStep]) {
-        self.first_token(worker, request);
+    pub fn ended(&mut self, view: &mut WorkerView, request: RequestId, path: &[PathStep]) {
+        self.first_token(view, request);
+        view.active_requests -= 1;
         for step in path {
-            let users = self.users_mut(step.segment, worker);
+            let Some(users) = self.users_mut(step.segment, view.id) else { return };
             *users -= 1;
-            let last = *users == 0;
-            let load = &mut self.workers[worker.0 as usize];
-            load.blocks -= u64::from(step.blocks) * u64::from(last);
-            load.blocks_unshared -= u64::from(step.blocks);
+            view.active_blocks -= u64::from(step.blocks) * u64::from(*users == 0);
+            view.active_blocks_unshared -= u64::from(step.blocks);
         }
-        self.workers[worker.0 as usize].requests -= 1;
     }
 
-    /// Fills in the load of every worker, with respect to a request whose prompt is `path`.
-    pub fn view(&self, path: &[PathStep], views: &mut [WorkerView]) {
-        for (view, load) in views.iter_mut().zip(&self.workers) {
-            view.active_prefill_tokens = load.prefill_tokens;
-            view.active_blocks = load.blocks;
-            view.active_blocks_unshared = load.blocks_unshared;
-            view.active_requests = load.requests;
+    /// Fills in, for every worker, how much of `path` is active there.
+    pub fn shared_blocks(&self, path: &[PathStep], views: &mut [WorkerView]) {
+        for view in &mut *views {
             view.shared_active_blocks = 0;
         }
         for step in path {
-            let users = self.users(step.segment);
+            let users = &self.users[step.segment.0 as usize * self.workers..][..self.workers];
             for (view, &users) in views.iter_mut().zip(users) {
                 view.shared_active_blocks += if users > 0 { step.blocks } else { 0 };
             }
         }
     }
 
-    fn users(&self, segment: SegmentId) -> &[u32] {
-        let workers = self.workers.len();
-        &self.users[segment.0 as usize * workers..][..workers]
+    fn users_mut(&mut self, segment: SegmentId, worker: WorkerId) -> Option<&mut u32> {
+        self.users.get_mut(segment.0 as usize * self.workers + worker.0 as usize)
     }
+}
 
-    fn users_mut(&mut self, segment: SegmentId, worker: WorkerId) -> &mut u32 {
-        &mut self.users[segment.0 as usize * self.workers.len() + worker.0 as usize]
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn load_lasts_from_the_placement_to_the_first_token_and_the_end() {
+        let step = |segment, start, blocks| PathStep { segment: SegmentId(segment), start, blocks };
+        let (long, short) = ([step(0, 0, 2), step(1, 2, 3)], [step(0, 0, 2)]);
+        let mut book = LoadBook::new(2, 2, 2);
+        let mut views = [WorkerView::idle(WorkerId(0)), WorkerView::idle(WorkerId(1))];
+        book.placed(&mut views[1], RequestId(0), 20, &long);
+        book.placed(&mut views[1], RequestId(1), 8, &short);
+        let expected = WorkerView {
+            active_prefill_tokens: 28,
+            active_requests: 2,
+            active_blocks: 5,
+            active_blocks_unshared: 7,
+            ..WorkerView::idle(WorkerId(1))
+        };
+        assert_eq!(views[1], expected);
+        book.shared_blocks(&short, &mut views);
+        assert_eq!(views.map(|view| view.shared_active_blocks), [0, 2]);
+        book.first_token(&mut views[1], RequestId(0));
+        assert_eq!(views[1].active_prefill_tokens, 8);
+        book.ended(&mut views[1], RequestId(0), &long);
+        assert_eq!((views[1].active_blocks, views[1].active_blocks_unshared), (2, 2));
+        book.ended(&mut views[1], RequestId(1), &short);
+        assert_eq!(views[1], WorkerView { shared_active_blocks: 2, ..WorkerView::idle(WorkerId(1)) });
     }
 }

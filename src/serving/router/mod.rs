@@ -3,29 +3,57 @@
 //! - *Receives* arrivals, and from the workers, if its policy needs them, first tokens, ends and changes of the caches.
 //! - *Sends* each request to one worker.
 //! - *Keeps* what a real router would know: its own bookkeeping of the load it placed ([`load`]) and an index of the caches
-//!   as reported ([`index`]), never the simulator's truth.
-//! - *Invariants*: every request that arrives is placed exactly once; held requests are placed in the order of arrival.
+//!   as reported or assumed ([`index`]), never the simulator's truth; and the requests that wait in front of it.
+//! - *Invariants*: every request that arrives is placed exactly once; nobody overtakes those who wait but by the order of the
+//!   waiting room.
 //!
-//! The actor is mechanics; the decision is a [`RoutingPolicy`], one file each. A policy that answers [`Route::Hold`]
-//! is asked again whenever the load it placed changes.
+//! The actor is mechanics; the decision is a [`RoutingPolicy`], one file each. A policy may ask for a waiting room
+//! ([`Needs::queue`]); one that answers [`Route::Hold`] is asked again whenever the load it placed changes.
 
+pub mod approximate_kv;
+mod assumed;
+mod caches;
+pub mod choice;
+pub mod cost_terms;
 pub mod index;
 pub mod kv_router;
+pub mod least_loaded;
+mod limits;
 pub mod load;
 mod policy;
+pub mod power_of_two;
+pub mod random;
 pub mod round_robin;
+pub mod session_affinity;
+#[cfg(test)]
+mod test_support;
+mod waiting_room;
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
-pub use policy::{Needs, PolicyContext, RequestView, Route, RoutingPolicy, WorkerView};
+pub use policy::{Needs, Overlap, PolicyContext, RequestView, Route, RoutingPolicy, WorkerView};
+pub use waiting_room::{Queue, QueuePolicy};
 
-use self::index::PrefixIndex;
+use self::caches::Caches;
 use self::load::LoadBook;
+use self::waiting_room::WaitingRoom;
 use super::message::{RouterMessage, Serving, WorkerId, WorkerMessage};
-use crate::simulation::{Actor, Address, Context, SimDuration, SimTime};
-use crate::workload::prefix::{PathStep, PrefixTree, SegmentId};
+use crate::simulation::{Actor, Address, Context};
+use crate::workload::prefix::{PathStep, PrefixTree};
 use crate::workload::{RequestId, Workload};
+
+/// The workers behind a router.
+#[derive(Debug)]
+pub struct RoutedPool {
+    /// Address of the worker of each rank.
+    pub workers: Vec<Address<WorkerMessage>>,
+    /// Ranks of each worker.
+    pub dp_size: u32,
+    /// Tokens that one pass may compute; `None` is unbounded.
+    pub max_num_batched_tokens: Option<u32>,
+    /// Whether the router has to tell workers when blocks were fetched, so has to keep in mind where it placed what.
+    pub relay: bool,
+}
 
 /// The router actor.
 pub struct Router {
@@ -34,65 +62,66 @@ pub struct Router {
     workload: Arc<Workload>,
     tree: Arc<PrefixTree>,
     workers: Vec<Address<WorkerMessage>>,
+    /// The load is always up to date; what concerns one request is filled in when it is looked at.
     views: Vec<WorkerView>,
     load: LoadBook,
-    index: PrefixIndex,
-    /// Reports that have not reached the index yet.
-    lagging: VecDeque<CacheReport>,
-    held: VecDeque<RequestId>,
-    /// Where each request was placed; kept in a prefill pool, whose workers have to be told when blocks were fetched.
+    caches: Caches,
+    waiting: WaitingRoom,
+    /// Where each request was placed; kept by relays only.
     placements: Vec<WorkerId>,
     /// The workers that may take a request bound to one rank.
     eligible: Vec<WorkerView>,
     path: Vec<PathStep>,
 }
 
-/// A change of a cache on its way to the index.
-#[derive(Clone, Copy, Debug)]
-struct CacheReport {
-    visible: SimTime,
-    worker: WorkerId,
-    segment: SegmentId,
-    blocks: u32,
-}
-
 impl Router {
-    /// A router over the ranks of one pool of workers with `dp_size` ranks each; `workers` has the address of each
-    /// rank's worker. A `relay` keeps in mind where it placed what.
+    /// A router of `policy` over the ranks of one pool.
     pub fn new(
-        policy: Box<dyn RoutingPolicy>,
+        mut policy: Box<dyn RoutingPolicy>,
         workload: Arc<Workload>,
         tree: Arc<PrefixTree>,
-        workers: Vec<Address<WorkerMessage>>,
-        dp_size: u32,
-        relay: bool,
+        pool: RoutedPool,
     ) -> Self {
         let needs = policy.needs();
+        let RoutedPool { workers, dp_size, max_num_batched_tokens, relay } = pool;
         let view = |id| WorkerView { rank: id % dp_size, ..WorkerView::idle(WorkerId(id)) };
-        let views = (0..workers.len() as u32).map(view).collect();
-        let placements = if relay { vec![WorkerId(0); workload.requests.len()] } else { Vec::new() };
-        let segments = if needs.load || needs.overlap { tree.segment_count() } else { 0 };
+        let views: Vec<_> = (0..workers.len() as u32).map(view).collect();
+        if needs.hears_of_load() {
+            views.iter().for_each(|view| policy.load_changed(view));
+        }
+        let (segments, requests) = (tree.segment_count(), workload.requests.len());
+        let load_segments = segments * usize::from(needs.blocks);
+        let load_requests = requests * usize::from(needs.hears_of_load());
         Self {
-            load: LoadBook::new(workers.len(), segments, workload.requests.len() * usize::from(needs.load)),
-            index: PrefixIndex::new(workers.len(), segments * usize::from(needs.overlap)),
+            load: LoadBook::new(workers.len(), load_segments, load_requests),
+            caches: Caches::new(needs.overlap, workers.len(), segments),
+            waiting: WaitingRoom::new(needs.queue, max_num_batched_tokens),
+            placements: vec![WorkerId(0); requests * usize::from(relay)],
             policy,
             needs,
             workload,
             tree,
             workers,
             views,
-            lagging: VecDeque::new(),
-            held: VecDeque::new(),
-            placements,
             eligible: Vec::new(),
             path: Vec::new(),
         }
     }
 
-    /// Asks the policy; false when it wants to hold the request.
-    fn place(&mut self, request: RequestId, ctx: &mut Context<'_, Serving>) -> bool {
-        let view = self.look_at(request);
-        let views = match self.workload.requests[request.0 as usize].dp_rank {
+    fn rank_of(&self, request: RequestId) -> Option<u32> {
+        self.workload.requests[request.0 as usize].dp_rank
+    }
+
+    /// Whether the waiting room is shut for a request.
+    fn must_wait(&self, request: RequestId) -> bool {
+        let rank = self.rank_of(request);
+        let eligible = self.views.iter().filter(|view| rank.is_none_or(|rank| rank == view.rank));
+        self.waiting.is_shut(eligible)
+    }
+
+    /// Asks the policy about the request that was looked at; false when it wants to hold it.
+    fn place(&mut self, request: &RequestView, ctx: &mut Context<'_, Serving>) -> bool {
+        let views = match self.rank_of(request.id) {
             None => &self.views,
             Some(rank) => {
                 self.eligible.clear();
@@ -100,37 +129,37 @@ impl Router {
                 &self.eligible
             }
         };
-        let route = self.policy.route(&view, views, &mut PolicyContext::new(ctx));
+        let route = self.policy.route(request, views, &mut PolicyContext::new(ctx));
         let Route::To(worker) = route else { return false };
         let Some(&address) = self.workers.get(worker.0 as usize) else {
             let workers = self.workers.len();
             ctx.fail(format!("the policy chose worker {} of a pool of {workers}", worker.0));
             return true;
         };
-        if self.needs.load {
-            let cached = u64::from(self.views[worker.0 as usize].overlap_blocks) * u64::from(view.block_size);
-            let new_tokens = u64::from(view.input_length).saturating_sub(cached);
-            self.load.placed(worker, request, new_tokens, &self.path);
+        if self.needs.hears_of_load() {
+            let view = &mut self.views[worker.0 as usize];
+            let new_tokens = request.new_tokens(view.overlap_blocks);
+            self.load.placed(view, request.id, new_tokens, &self.path);
+            self.policy.load_changed(view);
         }
-        if let Some(placement) = self.placements.get_mut(request.0 as usize) {
+        self.caches.placed(ctx.now(), worker, &self.path);
+        if let Some(placement) = self.placements.get_mut(request.id.0 as usize) {
             *placement = worker;
         }
-        ctx.send(address, WorkerMessage::Assign(worker, request));
+        ctx.send(address, WorkerMessage::Assign(worker, request.id));
         true
     }
 
-    /// What the policy may know about a request, and about the workers with respect to it.
+    /// What the policy may know about a request; fills in what it may know about the workers with respect to it but for the
+    /// overlaps.
     fn look_at(&mut self, id: RequestId) -> RequestView {
-        let request = &self.workload.requests[id.0 as usize];
-        if self.needs.load || self.needs.overlap {
+        if self.needs.blocks || self.needs.overlap != Overlap::Unknown {
             self.tree.path(id, &mut self.path);
         }
-        if self.needs.load {
-            self.load.view(&self.path, &mut self.views);
+        if self.needs.blocks {
+            self.load.shared_blocks(&self.path, &mut self.views);
         }
-        if self.needs.overlap {
-            self.index.overlaps(&self.path, &mut self.views);
-        }
+        let request = &self.workload.requests[id.0 as usize];
         RequestView {
             id,
             input_length: request.input_length,
@@ -141,46 +170,47 @@ impl Router {
         }
     }
 
-    fn arrived(&mut self, request: RequestId, ctx: &mut Context<'_, Serving>) {
-        self.apply_reports(ctx.now());
-        if !self.held.is_empty() {
-            self.held.push_back(request);
-        } else if !self.place(request, ctx) {
-            if !self.needs.load {
+    fn arrived(&mut self, id: RequestId, ctx: &mut Context<'_, Serving>) {
+        let request = self.look_at(id);
+        self.caches.overlaps(ctx.now(), &self.path, &mut self.views);
+        if self.waiting.is_empty() && !self.must_wait(id) {
+            if self.place(&request, ctx) {
+                return;
+            }
+            if !self.needs.hears_of_load() {
                 ctx.fail(
                     "the policy holds requests but does not ask for the load, so nothing would ever wake it",
                 );
             }
-            self.held.push_back(request);
         }
+        let rank = self.rank_of(id);
+        let eligible = self.views.iter().filter(|view| rank.is_none_or(|rank| rank == view.rank));
+        let overlap = eligible.map(|view| view.overlap_blocks).max().unwrap_or(0);
+        self.waiting.enter(id, ctx.now(), request.new_tokens(overlap), &self.views);
     }
 
-    fn release_held(&mut self, ctx: &mut Context<'_, Serving>) {
-        if self.held.is_empty() {
-            return;
-        }
-        self.apply_reports(ctx.now());
-        while let Some(&request) = self.held.front() {
-            if !self.place(request, ctx) {
+    /// The load has changed: lets in whom it can.
+    fn let_in(&mut self, ctx: &mut Context<'_, Serving>) {
+        while let Some(id) = self.waiting.first() {
+            if self.must_wait(id) {
                 return;
             }
-            self.held.pop_front();
+            let request = self.look_at(id);
+            if self.needs.queue.is_some() {
+                self.waiting.recall_overlaps(&mut self.views);
+            } else {
+                self.caches.overlaps(ctx.now(), &self.path, &mut self.views);
+            }
+            if !self.place(&request, ctx) {
+                return;
+            }
+            self.waiting.leave();
         }
     }
 
-    fn apply_reports(&mut self, now: SimTime) {
-        while let Some(report) = self.lagging.pop_front_if(|report| report.visible <= now) {
-            self.index.set(report.worker, report.segment, report.blocks);
-        }
-    }
-
-    fn cache_changed(&mut self, worker: WorkerId, segment: SegmentId, blocks: u32, now: SimTime) {
-        if self.needs.kv_event_lag == SimDuration::ZERO {
-            self.index.set(worker, segment, blocks);
-        } else {
-            let visible = now + self.needs.kv_event_lag;
-            self.lagging.push_back(CacheReport { visible, worker, segment, blocks });
-        }
+    fn load_changed(&mut self, worker: WorkerId, ctx: &mut Context<'_, Serving>) {
+        self.policy.load_changed(&self.views[worker.0 as usize]);
+        self.let_in(ctx);
     }
 }
 
@@ -191,25 +221,28 @@ impl Actor<Serving> for Router {
         match message {
             RouterMessage::Arrived(request) => self.arrived(request, ctx),
             RouterMessage::FirstToken(worker, request) => {
-                self.load.first_token(worker, request);
-                self.release_held(ctx);
+                self.load.first_token(&mut self.views[worker.0 as usize], request);
+                self.load_changed(worker, ctx);
             }
             RouterMessage::Ended(worker, request) => {
-                self.tree.path(request, &mut self.path);
-                self.load.ended(worker, request, &self.path);
-                self.release_held(ctx);
+                if self.needs.blocks {
+                    self.tree.path(request, &mut self.path);
+                }
+                self.load.ended(&mut self.views[worker.0 as usize], request, &self.path);
+                self.load_changed(worker, ctx);
             }
             RouterMessage::HandedOff(request) => {
                 let worker = self.placements[request.0 as usize];
                 ctx.send(self.workers[worker.0 as usize], WorkerMessage::Release(worker, request));
             }
             RouterMessage::KvExtent { worker, segment, blocks } => {
-                self.cache_changed(worker, segment, blocks, ctx.now());
+                self.caches.changed(ctx.now(), worker, segment, blocks);
             }
         }
     }
 
     fn waiting_for(&self) -> Option<String> {
-        (!self.held.is_empty()).then(|| format!("{} requests are held by the policy", self.held.len()))
+        let waiting = self.waiting.len();
+        (waiting > 0).then(|| format!("{waiting} requests wait in front of the router"))
     }
 }

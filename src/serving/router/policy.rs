@@ -5,6 +5,8 @@ use crate::serving::message::{Serving, WorkerId};
 use crate::simulation::{ActorRng, Context, SimDuration, SimTime};
 use crate::workload::RequestId;
 
+use super::waiting_room::Queue;
+
 /// Decides which worker serves a request.
 ///
 /// A policy's fields are its configuration (derive `Deserialize` with `deny_unknown_fields`; mark running state
@@ -18,14 +20,22 @@ pub trait RoutingPolicy: Send {
         ctx: &mut PolicyContext<'_, '_>,
     ) -> Route;
 
-    /// Which parts of the views have to be kept up to date. What is not needed costs nothing.
+    /// What the policy wants to know, and whether requests queue in front of it. What is not needed costs nothing.
     fn needs(&self) -> Needs {
         Needs::default()
     }
 
-    /// Told once, before anything else, which pool the policy serves: prefill and decode pools may be routed by two
-    /// instances of one policy.
+    /// Told of every worker at the start and again whenever the load of one changes, if the policy
+    /// [needs](Needs::load) the load: enough to keep an order of the workers instead of looking at all of them for each request.
+    /// Fields that concern one request, such as `overlap_blocks`, mean nothing here.
+    fn load_changed(&mut self, _worker: &WorkerView) {}
+
+    /// Told once, before anything else, which pool the policy serves.
     fn serve_role(&mut self, _role: Role) {}
+
+    /// Adapts a policy that is written once for a deployment of two pools to one of them. Not called for a router that a
+    /// pool has of its own, which means what it says.
+    fn derive_for(&mut self, _role: Role) {}
 
     /// Problems of the configuration, one sentence each, naming the field.
     fn problems(&self) -> Vec<String> {
@@ -43,14 +53,49 @@ pub enum Route {
 }
 
 /// What a policy wants to know about the workers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Needs {
-    /// The load placed and not finished: every field of [`WorkerView`] but `overlap_blocks`.
+    /// The load placed and not finished: [`WorkerView::active_requests`] and [`WorkerView::active_prefill_tokens`].
     pub load: bool,
+    /// The blocks of that load: [`WorkerView::active_blocks`], [`WorkerView::active_blocks_unshared`] and
+    /// [`WorkerView::shared_active_blocks`].
+    pub blocks: bool,
     /// [`WorkerView::overlap_blocks`].
-    pub overlap: bool,
-    /// How much later than the end of a pass the router hears of changes of a cache.
-    pub kv_event_lag: SimDuration,
+    pub overlap: Overlap,
+    /// When requests wait in front of the router before the policy is asked at all.
+    pub queue: Option<Queue>,
+}
+
+impl Needs {
+    /// Whether the router has to hear of first tokens and ends.
+    pub fn hears_of_load(&self) -> bool {
+        self.load || self.blocks || self.queue.is_some()
+    }
+
+    /// Whether the router has to hear of changes of the caches.
+    pub fn hears_of_caches(&self) -> bool {
+        matches!(self.overlap, Overlap::Reported { .. })
+    }
+}
+
+/// How a router knows what is in the workers' caches.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Overlap {
+    /// It does not.
+    #[default]
+    Unknown,
+    /// The workers report changes.
+    Reported {
+        /// How much later than the end of a pass the router hears of them.
+        lag: SimDuration,
+    },
+    /// It assumes that what it placed on a worker stays there for a while.
+    Assumed {
+        /// How long.
+        ttl: SimDuration,
+        /// How many blocks it assumes to fit into a worker's cache; without a number, any.
+        capacity_blocks: Option<u64>,
+    },
 }
 
 /// A request as a router sees it.
@@ -75,6 +120,12 @@ impl RequestView {
     pub fn blocks(&self) -> u32 {
         self.input_length / self.block_size
     }
+
+    /// Prompt tokens that a worker with `overlap_blocks` of them in its cache would have to compute.
+    pub fn new_tokens(&self, overlap_blocks: u32) -> u64 {
+        let cached = u64::from(overlap_blocks) * u64::from(self.block_size);
+        u64::from(self.input_length).saturating_sub(cached)
+    }
 }
 
 /// A worker as a router sees it, with respect to one request. Fields that the policy does not [need](Needs) stay 0.
@@ -84,7 +135,7 @@ pub struct WorkerView {
     pub id: WorkerId,
     /// Place of this attention-data-parallel rank within its worker.
     pub rank: u32,
-    /// Blocks of the request, from its start, that the worker reported to have in its cache.
+    /// Blocks of the request, from its start, that the worker is known or assumed to have in its cache.
     pub overlap_blocks: u32,
     /// Prompt tokens placed there that have not led to a first token yet, without those found in the cache.
     pub active_prefill_tokens: u64,

@@ -1,4 +1,4 @@
-//! One worker after the other, whatever their load.
+//! One worker after the other, whatever their load. There are no ties.
 
 use rustc_hash::FxHashMap;
 use serde::Deserialize;
@@ -33,10 +33,12 @@ impl RoutingPolicy for RoundRobin {
         if one_each {
             return Route::To(workers[turn % workers.len()].id);
         }
-        let ranks: Vec<_> = workers.chunk_by(|a, b| worker_of(a) == worker_of(b)).collect();
-        let ranks = ranks[turn % ranks.len()];
-        let placed = self.placed_on_worker.entry(worker_of(&ranks[0])).or_default();
-        let rank = ranks[*placed % ranks.len()];
+        // All workers have as many ranks as the first.
+        let first = worker_of(&workers[0]);
+        let ranks = workers.iter().take_while(|view| worker_of(view) == first).count();
+        let start = turn % (workers.len() / ranks) * ranks;
+        let placed = self.placed_on_worker.entry(worker_of(&workers[start])).or_default();
+        let rank = workers[start + *placed % ranks];
         *placed += 1;
         Route::To(rank.id)
     }
@@ -49,4 +51,34 @@ impl RoutingPolicy for RoundRobin {
 /// Number of the first rank of a rank's worker.
 fn worker_of(view: &WorkerView) -> u32 {
     view.id.0 - view.rank
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::test_support::{REQUEST, choice, in_context, loaded};
+    use super::*;
+
+    fn turns(mut policy: RoundRobin, workers: Vec<WorkerView>, expected: &'static [u32]) {
+        in_context(move |ctx| {
+            let found: Vec<_> =
+                expected.iter().map(|_| choice(&mut policy, &REQUEST, &workers, ctx)).collect();
+            assert_eq!(found, expected);
+        });
+    }
+
+    /// Two workers of two ranks each.
+    fn ranks() -> Vec<WorkerView> {
+        loaded(&[(0, 0); 4]).into_iter().map(|view| WorkerView { rank: view.id.0 % 2, ..view }).collect()
+    }
+
+    #[test]
+    fn workers_take_turns_and_so_do_the_ranks_of_each() {
+        turns(RoundRobin::default(), loaded(&[(9, 0), (0, 0), (3, 0)]), &[0, 1, 2, 0]);
+        turns(RoundRobin::default(), ranks(), &[0, 2, 1, 3, 0]);
+        let mut decode = RoundRobin::default();
+        decode.serve_role(Role::Decode);
+        turns(decode, ranks(), &[0, 1, 2, 3, 0]);
+        let second: Vec<_> = ranks().into_iter().filter(|view| view.rank == 1).collect();
+        turns(RoundRobin::default(), second, &[1, 3, 1]);
+    }
 }
