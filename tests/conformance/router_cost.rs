@@ -3,7 +3,8 @@
 use serde::Deserialize;
 use serde_json::{Value, json};
 use spica::serving::message::WorkerId;
-use spica::serving::router::kv_router::{KvRouter, softmax_weights};
+use spica::serving::router::choice::softmax_weights;
+use spica::serving::router::kv_router::KvRouter;
 use spica::serving::router::{RequestView, WorkerView};
 use spica::workload::RequestId;
 
