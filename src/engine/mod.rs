@@ -28,8 +28,9 @@ pub trait Engine: Send {
     /// [cut](Engine::cut).
     fn enqueue(&mut self, request: RequestId) -> bool;
 
-    /// Drops the passes in progress that have not begun at `now`; returns the new end if there were any.
-    fn cut(&mut self, now: SimTime) -> Option<SimTime>;
+    /// Drops the passes in progress that have not begun at `now`; returns the new end if there were any. `started` tells
+    /// whether a pass that starts at exactly this time has begun already.
+    fn cut(&mut self, now: SimTime, started: bool) -> Option<SimTime>;
 
     /// Starts the next pass, or run of passes, and says when it ends; `None` when there is nothing to do. Admissions are
     /// reported at once.

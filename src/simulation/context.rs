@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::actor::{ActorId, Address, Protocol};
-use super::agenda::{Agenda, Class};
+use super::agenda::{Agenda, Class, EventKey};
 use super::random::{ActorRng, stream};
 use super::time::SimTime;
 use super::wake_table::WakeTable;
@@ -20,6 +20,9 @@ pub(super) struct Core<P: Protocol> {
     pub(super) paths: Vec<String>,
     pub(super) streams: Vec<Option<Box<ActorRng>>>,
     pub(super) failure: Option<(ActorId, String)>,
+    /// The latest place in the order of wakes that the run has reached; scheduled events may fall back behind it within an
+    /// instant.
+    pub(super) latest_wake: Option<EventKey>,
 }
 
 impl<P: Protocol> Core<P> {
@@ -34,6 +37,7 @@ impl<P: Protocol> Core<P> {
             paths: Vec::new(),
             streams: Vec::new(),
             failure: None,
+            latest_wake: None,
         }
     }
 }
@@ -81,6 +85,13 @@ impl<P: Protocol> Context<'_, P> {
     pub fn wake_at(&mut self, time: SimTime, class: Class) {
         assert!(time >= self.core.now, "{} wakes in the past: {time} at {}", self.path(), self.core.now);
         self.core.wakes.set(self.me, time, class);
+    }
+
+    /// Whether a wake of this actor, of this class and at the present time, would have come already: for actors that work
+    /// ahead of the clock and have to tell what had begun.
+    pub fn is_past(&self, class: Class) -> bool {
+        let wake = EventKey::new(self.core.now, class, u64::from(self.me.0));
+        self.core.latest_wake.is_some_and(|latest| latest >= wake)
     }
 
     /// Forgets this actor's pending wake.

@@ -178,6 +178,7 @@ impl<P: Protocol> Simulation<P> {
         if message_first {
             self.core.agenda.pop().map(|entry| (entry.to, Some(entry.message)))
         } else {
+            self.core.latest_wake = self.core.latest_wake.max(wake);
             self.core.wakes.pop().map(|actor| (actor, None))
         }
     }

@@ -337,7 +337,6 @@ fn assert_agreement(setting: &Setting) {
 
 /// A resumed request finds 20 tokens of its own again, 15 of them of its prompt: 15 are reused input.
 #[test]
-#[ignore = "the crate's replay counts all 20"]
 fn reuse_is_counted_in_prompt_tokens() {
     assert_agreement(&Setting {
         block_size: 3,
@@ -349,7 +348,6 @@ fn reuse_is_counted_in_prompt_tokens() {
 
 /// The time limit finds the second request preempted and waiting, with nine tokens sent.
 #[test]
-#[ignore = "the crate's replay forgets the tokens of a request that is preempted at the end"]
 fn a_preempted_request_keeps_its_tokens_when_the_run_is_cut() {
     assert_agreement(&Setting {
         block_size: 2,
@@ -363,7 +361,6 @@ fn a_preempted_request_keeps_its_tokens_when_the_run_is_cut() {
 /// At 1.0 ms worker 0 starts a pass, then worker 1 one of no length, which rejects its request; the follow-up of that
 /// arrives at worker 0 after the start of its pass and has to wait for the next.
 #[test]
-#[ignore = "in the crate's replay it joins the pass when that is part of a run of decode passes"]
 fn a_pass_that_has_started_is_not_joined() {
     assert_agreement(&Setting {
         workers: 2,
@@ -376,7 +373,6 @@ fn a_pass_that_has_started_is_not_joined() {
 
 /// A pass that the time limit cuts off counts nothing: neither itself nor its evictions.
 #[test]
-#[ignore = "the crate's replay counts the evictions of such a pass, unless it is part of a run of decode passes"]
 fn counters_do_not_depend_on_how_passes_were_computed() {
     let turns: &[&[(u32, u32)]] = &[&[(8, 1)], &[(12, 1)]];
     assert_agreement(&Setting {

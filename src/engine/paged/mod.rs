@@ -121,6 +121,8 @@ pub struct PagedEngine<R> {
     pass: Pass,
     timeline: PassTimeline,
     counters: Counters,
+    /// The counters without those of a pass that is not over.
+    settled: Counters,
     path: Vec<PathStep>,
     rules: PhantomData<R>,
 }
@@ -150,6 +152,7 @@ impl<R: Rules> PagedEngine<R> {
             pass: Pass::default(),
             timeline: PassTimeline::default(),
             counters: Counters::default(),
+            settled: Counters::default(),
             path: Vec::new(),
             rules: PhantomData,
         }
@@ -162,6 +165,10 @@ impl<R: Rules> PagedEngine<R> {
             Role::Agg | Role::Decode => R::output_tokens(request, &self.limits, &self.kv),
         };
         Sequence::new(id, request.input_length, wanted)
+    }
+
+    fn settle_counters(&mut self) {
+        self.settled = Counters { evictions: self.kv.evictions(), ..self.counters };
     }
 
     /// Requests that hold blocks without taking part in passes.
@@ -177,8 +184,8 @@ impl<R: Rules> Engine for PagedEngine<R> {
         !self.head_blocked && self.running.len() < self.limits.max_num_seqs
     }
 
-    fn cut(&mut self, now: SimTime) -> Option<SimTime> {
-        self.cut_run(now)
+    fn cut(&mut self, now: SimTime, started: bool) -> Option<SimTime> {
+        self.cut_run(now, started)
     }
 
     fn start_pass(
@@ -221,6 +228,7 @@ impl<R: Rules> Engine for PagedEngine<R> {
             PassKind::Run { first } => self.complete_run(first, signals),
         }
         self.kv.drain_changes(|segment, blocks| signals.kv_changes.push((segment, blocks)));
+        self.settle_counters();
     }
 
     fn has_work(&self) -> bool {
@@ -239,6 +247,7 @@ impl<R: Rules> Engine for PagedEngine<R> {
         while let Some(reservation) = self.grant_next() {
             granted.push(reservation);
         }
+        self.settle_counters();
     }
 
     fn activate(&mut self, request: RequestId) {
@@ -252,11 +261,13 @@ impl<R: Rules> Engine for PagedEngine<R> {
             && over > first as usize
         {
             self.complete_run(first, &mut Signals::default());
+            self.settle_counters();
         }
     }
 
     fn unfinished(&self) -> Vec<(RequestId, TokenStamps)> {
-        let sequences = self.running.iter().chain(&self.waiting).chain(self.reserved.values());
+        let outside = self.pass.rejected.iter().chain(self.reserved.values());
+        let sequences = self.running.iter().chain(&self.waiting).chain(outside);
         let mut unfinished: Vec<_> =
             sequences.map(|sequence| (sequence.request, sequence.stamps(&self.timeline))).collect();
         unfinished.extend(self.asking.iter().map(|&request| (request, TokenStamps::default())));
@@ -265,7 +276,7 @@ impl<R: Rules> Engine for PagedEngine<R> {
     }
 
     fn counters(&self) -> Counters {
-        Counters { evictions: self.kv.evictions(), ..self.counters }
+        self.settled
     }
 
     fn blocks_held(&self) -> u32 {

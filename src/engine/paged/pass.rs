@@ -18,7 +18,8 @@ pub(super) struct Pass {
     /// Work of each request scheduled by an evaluated pass, in the order of the batch.
     work: Vec<Work>,
     chunks: Vec<Chunk>,
-    rejected: Vec<Sequence>,
+    /// Requests that can never run; reported when the pass is over.
+    pub(super) rejected: Vec<Sequence>,
     preempted: bool,
     budget: u32,
     /// Tokens scheduled by prefill work.
@@ -61,7 +62,9 @@ impl<R: Rules> PagedEngine<R> {
         self.pass.rejected.clear();
         self.compose(cadence, signals);
         if self.pass.work.is_empty() && self.pass.preempted {
-            // Everybody running gave way, so nothing was scheduled: compose again, from the waiting queue.
+            // Everybody running gave way, so nothing was scheduled: a pass of no length. Compose the next, from the
+            // waiting queue.
+            self.settle_counters();
             self.compose(cadence, signals);
         }
         if self.pass.work.is_empty() && self.pass.rejected.is_empty() {
@@ -261,7 +264,7 @@ impl<R: Rules> PagedEngine<R> {
         sequence.computed = cached;
         let grown = self.kv.grow(&mut sequence.hold, cached + tokens);
         assert!(grown, "admission made sure of room for the whole sequence");
-        let reused_tokens = if self.role == Role::Decode { 0 } else { cached };
+        let reused_tokens = if self.role == Role::Decode { 0 } else { cached.min(prompt) };
         signals.admitted.push(Admission { request: sequence.request, reused_tokens });
         self.running.push(sequence);
         self.compute(self.running.len() - 1, tokens);
@@ -349,8 +352,8 @@ impl<R: Rules> PagedEngine<R> {
 
     pub(super) fn complete_evaluated(&mut self, signals: &mut Signals) {
         let timeline = &self.timeline;
-        let rejection = |sequence: &Sequence| Output::Rejected(sequence.request, sequence.stamps(timeline));
-        signals.outputs.extend(self.pass.rejected.iter().map(rejection));
+        let rejection = |sequence: Sequence| Output::Rejected(sequence.request, sequence.stamps(timeline));
+        signals.outputs.extend(self.pass.rejected.drain(..).map(rejection));
         if self.pass.work.is_empty() {
             return;
         }

@@ -88,11 +88,12 @@ impl<R: Rules> PagedEngine<R> {
     }
 
     /// Drops the passes of the run that have not begun at `now`; returns the new end if there were any.
-    pub(super) fn cut_run(&mut self, now: SimTime) -> Option<SimTime> {
+    pub(super) fn cut_run(&mut self, now: SimTime, started: bool) -> Option<SimTime> {
         let PassKind::Run { first } = self.pass.kind else { return None };
         let ends = &self.timeline.ends[first as usize..];
         let over = ends.partition_point(|&end| end <= now);
-        let begun = if over > 0 && ends[over - 1] == now { over } else { over + 1 };
+        let at_boundary = over > 0 && ends[over - 1] == now;
+        let begun = if at_boundary && !started { over } else { over + 1 };
         if begun >= ends.len() {
             return None;
         }

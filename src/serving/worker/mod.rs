@@ -210,8 +210,8 @@ impl Worker {
 
     /// Ends a run of passes with the one in progress.
     fn cut(&mut self, ctx: &mut Context<'_, Serving>) {
-        let now = ctx.now();
-        let ends = self.ranks.iter_mut().filter_map(|rank| rank.cut(now));
+        let (now, started) = (ctx.now(), ctx.is_past(order::PASS_START));
+        let ends = self.ranks.iter_mut().filter_map(|rank| rank.cut(now, started));
         if let Some(end) = ends.max() {
             ctx.wake_at(end, order::PASS_COMPLETION);
         }
