@@ -58,6 +58,7 @@ cases! {
     c35: "C35",
     d01: "D01",
     d02: "D02",
+    d03: "D03",
 }
 
 /// Files that other tests read.
