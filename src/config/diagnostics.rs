@@ -4,6 +4,9 @@ use std::fmt;
 
 use super::tree::Span;
 
+/// Problems that are displayed; more would bury the first.
+const MOST_SHOWN: usize = 50;
+
 /// One problem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
@@ -56,9 +59,10 @@ impl Diagnostics {
     /// The problems for a terminal, drawn by miette into the text around them.
     pub fn reports(&self) -> impl Iterator<Item = miette::Report> + '_ {
         self.problems.iter().map(|problem| {
-            let source = &self.sources[usize::from(problem.span.source)];
-            let length = problem.span.end.saturating_sub(problem.span.start);
-            let label = miette::LabeledSpan::new(None, problem.span.start, length);
+            let source = &self.sources[problem.span.source as usize];
+            let start = problem.span.start.min(source.text.len());
+            let length = problem.span.end.min(source.text.len()).saturating_sub(start);
+            let label = miette::LabeledSpan::new(None, start, length);
             let named = miette::NamedSource::new(&source.name, source.text.clone()).with_language("yaml");
             miette::Report::new(miette::MietteDiagnostic::new(self.line(problem)).with_label(label))
                 .with_source_code(named)
@@ -67,7 +71,7 @@ impl Diagnostics {
 
     /// The place and what is wrong there, in one line.
     pub fn line(&self, problem: &Problem) -> String {
-        let source = &self.sources[usize::from(problem.span.source)];
+        let source = &self.sources[problem.span.source as usize];
         let place = match problem.span.source {
             0 => format!("{}:{}", source.name, problem.span.line.max(1)),
             _ => source.name.clone(),
@@ -85,8 +89,11 @@ impl fmt::Display for Diagnostics {
             if index > 0 {
                 writeln!(f)?;
             }
+            if index == MOST_SHOWN {
+                return write!(f, "and {} more problems", self.problems.len() - index);
+            }
             write!(f, "{}", self.line(problem))?;
-            let source = &self.sources[usize::from(problem.span.source)];
+            let source = &self.sources[problem.span.source as usize];
             if problem.span.source == 0 {
                 excerpt(f, &source.text, problem.span)?;
             }

@@ -66,7 +66,7 @@ fn read(text: &str, origin: &Path, overrides: &[Override]) -> Result<Document, V
     let (mut tree, mut problems) = yaml::parse(text, 0);
     if tree.is_some() || problems.is_empty() {
         for (index, change) in overrides.iter().enumerate() {
-            problems.extend(change.apply(&mut tree, index as u16 + 1));
+            problems.extend(change.apply(&mut tree, index as u32 + 1));
         }
     }
     let Some(tree) = tree.filter(|tree| !tree.is_null()) else {

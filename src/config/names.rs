@@ -73,3 +73,31 @@ impl Named for OptimizationTarget {
         ("pareto", Self::Pareto),
     ];
 }
+
+#[cfg(test)]
+mod tests {
+    use serde::Serialize;
+
+    use super::*;
+
+    fn assert_agree<T: Named + Serialize>() {
+        for (name, value) in T::NAMES {
+            assert_eq!(serde_json::to_value(value).expect("is a name"), *name);
+        }
+    }
+
+    #[test]
+    fn values_are_written_under_the_names_that_are_read() {
+        assert_agree::<DeploymentMode>();
+        assert_agree::<Backend>();
+        assert_agree::<PreemptionMode>();
+        assert_agree::<KvEvictionPolicy>();
+        assert_agree::<SglangSchedulePolicy>();
+        assert_agree::<KvTransferTiming>();
+        assert_agree::<TraceTimeUnit>();
+        assert_agree::<ZeroOutput>();
+        assert_agree::<TraceFormat>();
+        assert_agree::<PredictorFamily>();
+        assert_agree::<OptimizationTarget>();
+    }
+}

@@ -41,7 +41,7 @@ impl Override {
     /// Puts the value into the tree, making the sections on the way that are not there yet.
     ///
     /// Whether the keys are known is found out when the tree is read.
-    pub(super) fn apply(&self, tree: &mut Option<Node>, source: u16) -> Vec<Problem> {
+    pub(super) fn apply(&self, tree: &mut Option<Node>, source: u32) -> Vec<Problem> {
         let (value, mut problems) = yaml::parse(&self.value, source);
         for problem in &mut problems {
             problem.path = join(&self.path, &problem.path);

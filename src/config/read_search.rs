@@ -6,7 +6,7 @@ use super::read_engine::{MOST_DRAFT_TOKENS, Timing, least_block_size, timing};
 use super::read_scenario::{kv_transfer, sla};
 use super::read_workload::search_workload;
 use super::reader::Section;
-use super::scenario::{DeploymentMode, EngineOptions, Sla, TimingConfig};
+use super::scenario::{DeploymentMode, EngineOptions, KvTransfer, Sla, TimingConfig};
 use super::search::{
     Fidelity, OptimizationGoal, OptimizationTarget, ParallelConfig, SearchSpace, Shape, SmartSearchConfig,
     SweepConfig,
@@ -30,6 +30,10 @@ fn search_space(section: &Section<'_>) -> SearchSpace {
     let mut space = SearchSpace::with_defaults(&model_name, &hardware_sku);
     deployment_knobs(section, &mut space);
     parallel_configs(section, &mut space);
+    if !space.deployment_mode.contains(&DeploymentMode::Disagg) && space.kv_transfer != KvTransfer::default()
+    {
+        section.problem("kv_transfer", "has no effect without `disagg` in `deployment_mode`");
+    }
     engine_knobs(section, &mut space);
     offload_knobs(section, &mut space);
     router_knobs(section, &mut space);
@@ -124,10 +128,15 @@ fn parallel_config(entry: &Value<'_>, mode: Option<DeploymentMode>) -> Option<Pa
     let paired = entry.node().get("prefill").is_some() || entry.node().get("decode").is_some();
     entry.section(|section| {
         if mode.map_or(paired, |mode| mode == DeploymentMode::Disagg) {
+            let reason = "`deployment_mode: [disagg]` takes `{prefill: {tp: 4}, decode: {tp: 4}}`";
+            section.refuse("tp", reason);
             let prefill = section.section("prefill", shape).required().flatten();
             let decode = section.section("decode", shape).required().flatten();
             Some(ParallelConfig::Disagg { prefill: prefill?, decode: decode? })
         } else {
+            for key in ["prefill", "decode"] {
+                section.refuse(key, "`deployment_mode: [agg]` takes shapes without roles, as `{tp: 4}`");
+            }
             shape(section).map(ParallelConfig::Agg)
         }
     })?

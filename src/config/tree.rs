@@ -6,7 +6,7 @@ use serde_json::Value as Json;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Span {
     /// Number of the source: 0 is the file, overrides follow.
-    pub source: u16,
+    pub source: u32,
     /// Line, from 1.
     pub line: u32,
     /// Column in characters, from 1.

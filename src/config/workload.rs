@@ -103,22 +103,30 @@ pub enum ArrivalProcess {
 #[serde(deny_unknown_fields)]
 pub struct InlineRequest {
     /// Its name; `request_<n>` when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
     /// Arrival in milliseconds, used as it is; absent for the later turns of a session.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub arrival_ms: Option<f64>,
     /// Prompt tokens; from the ids when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub input_length: Option<u32>,
     /// Output tokens.
     pub output_length: u32,
     /// Identity of consecutive prompt chunks of `trace_block_size` tokens.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub hash_ids: Option<Vec<u64>>,
     /// The prompt's tokens, in place of `hash_ids`.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub input_token_ids: Option<Vec<u32>>,
     /// Groups requests into the turns of one session.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub session_id: Option<String>,
     /// Think time before this turn, in milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub delay_ms: Option<f64>,
     /// The data-parallel rank that has to take it.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub dp_rank: Option<u32>,
 }
 

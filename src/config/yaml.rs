@@ -22,7 +22,7 @@ const DEEPEST_NESTING: usize = 64;
 /// Parses one document, numbered `source` among the sources.
 ///
 /// The tree is `None` when the text cannot be read on, or is empty; the problems found on the way come with it.
-pub(super) fn parse(text: &str, source: u16) -> (Option<Node>, Vec<Problem>) {
+pub(super) fn parse(text: &str, source: u32) -> (Option<Node>, Vec<Problem>) {
     let tabs = tab_problems(text, source);
     if !tabs.is_empty() {
         return (None, tabs);
@@ -59,7 +59,7 @@ struct Stop;
 
 struct Builder<'a> {
     text: &'a str,
-    source: u16,
+    source: u32,
     parser: Parser<'a, StrInput<'a>>,
     /// Finished anchored values and their sizes.
     anchors: BTreeMap<usize, (Node, usize)>,
@@ -146,6 +146,7 @@ impl<'a> Builder<'a> {
 
     fn mapping(&mut self, path: &str) -> Result<(Content, usize), Stop> {
         let mut entries: Vec<Entry> = Vec::new();
+        let mut lines = BTreeMap::new();
         let mut size = 1;
         loop {
             let (event, stretch) = self.next()?;
@@ -159,12 +160,13 @@ impl<'a> Builder<'a> {
             let (value, value_size) = self.node(event, &stretch, &key_path)?;
             size += value_size;
             let Some(key) = key else { continue };
-            if let Some(first) = entries.iter().find(|entry| entry.key == key) {
-                let (line, again) = (first.key_span.line, key_span.line);
+            if let Some(line) = lines.get(&key) {
+                let again = key_span.line;
                 let message = format!("duplicate key: given on line {line} and again on line {again}");
                 self.problem(key_span, &key_path, &message);
                 continue;
             }
+            lines.insert(key.clone(), key_span.line);
             entries.push(Entry { key, key_span, value });
         }
     }
@@ -251,7 +253,7 @@ pub(super) fn join(path: &str, key: &str) -> String {
 }
 
 /// YAML forbids tabs in the indentation of blocks; what follows one would be misread in ways that are hard to explain.
-fn tab_problems(text: &str, source: u16) -> Vec<Problem> {
+fn tab_problems(text: &str, source: u32) -> Vec<Problem> {
     let mut problems = Vec::new();
     let mut start = 0;
     for (index, line) in text.split_inclusive('\n').enumerate() {

@@ -173,9 +173,15 @@ proptest! {
     /// Nothing that is thrown at the loader makes it panic.
     #[test]
     fn no_text_makes_it_panic(text in TEXTS) {
-        let _ = load(&text, &[]);
-        let _ = load(&format!("{SEARCH}{text}"), &[]);
-        let _ = load(&SCENARIO.replace("{}", &text), &[]);
+        for text in [text.clone(), format!("{SEARCH}{text}"), SCENARIO.replace("{}", &text)] {
+            if let Err(problems) = load(&text, &[]) {
+                prop_assert!(!problems.to_string().is_empty());
+                for report in problems.reports() {
+                    let drawn = format!("{report:?}");
+                    prop_assert!(!drawn.contains("Failed to read"), "{}", drawn);
+                }
+            }
+        }
     }
 
     /// Nor does any value of any key.

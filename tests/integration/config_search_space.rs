@@ -289,6 +289,13 @@ fn layouts_belong_to_exactly_one_mode() {
     refused("[agg]", "[{attention_dp: 4}]", "parallel_configs[0].tp", "required key is missing");
     refused("[agg]", "[{tp: 4, dp: 2}]", "parallel_configs[0].dp", "did you mean `attention_dp`?");
     refused("[agg]", "[{tp: 4, replica: 2}]", "parallel_configs[0].replica", "did you mean `replicas`?");
+    refused("[agg]", "[{tp: 1, prefill: {}}]", "parallel_configs[0].prefill", "shapes without roles");
+    refused(
+        "[disagg]",
+        "[{tp: 1, prefill: {tp: 1}, decode: {tp: 1}}]",
+        "parallel_configs[0].tp",
+        "{prefill:",
+    );
     refused("[agg]", "[{tp: 0}]", "parallel_configs[0].tp", "1 or more");
     refused("[agg]", "[{tp: 4, replicas: -1}]", "parallel_configs[0].replicas", "1 or more");
     refused("[disagg]", "[{prefill: {tp: 1}}]", "parallel_configs[0].decode", "required key is missing");
@@ -317,6 +324,8 @@ fn timing_decides_where_the_cache_size_comes_from() {
         &["`num_gpu_blocks` is 100"],
     );
     search(&[share, "search_space.num_gpu_blocks=100", "search_space.deployment_mode=[agg]"]);
+    let travel = ["search_space.deployment_mode=[agg]", "search_space.kv_transfer.latency_ms=3"];
+    assert_refused(SEARCH, &travel, "search_space.kv_transfer", &["`disagg`"]);
     let given = ["search_space.timing={model: polynomial}", "search_space.num_gpu_blocks=100"];
     assert_eq!(search(&given).search_space.num_gpu_blocks, Some(100));
     let profile =

@@ -166,6 +166,14 @@ fn an_empty_value_is_refused_where_there_is_a_default() {
 }
 
 #[test]
+fn very_many_problems_are_cut_short() {
+    let mut text = SEARCH.to_owned();
+    text.extend((0..20_000).map(|number| format!("key_{number}: 1\n")));
+    let shown = load(&text, &[]).expect_err("has unknown keys").to_string();
+    assert!(shown.ends_with("and 19950 more problems"), "{}", &shown[shown.len() - 200..]);
+}
+
+#[test]
 fn several_problems_of_all_kinds_come_at_once_and_in_order() {
     let text = "
 search_space:
