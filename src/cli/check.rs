@@ -29,9 +29,9 @@ pub(super) fn run(
 
 /// Makes every policy that the document names, to see whether it can be made.
 pub(super) fn check_policies(file: &Path, document: &Document, registry: &Registry) -> Result<(), Failure> {
-    let routers: &[PolicyConfig] = match document {
-        Document::Search(search) => &search.search_space.router_mode,
-        Document::Scenario(scenario) => std::slice::from_ref(&scenario.deployment.router),
+    let routers: Vec<&PolicyConfig> = match document {
+        Document::Search(search) => search.search_space.router_mode.iter().collect(),
+        Document::Scenario(scenario) => scenario.deployment.routers().collect(),
     };
     let problems: Vec<String> = routers
         .iter()

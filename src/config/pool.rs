@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::scenario::PolicyConfig;
 use super::schema;
 
 /// The workers of one role; all alike.
@@ -23,6 +24,10 @@ pub struct Pool {
     /// How long a worker that is added later takes to start, in seconds.
     #[schemars(range(min = 0.0))]
     pub startup_time_s: f64,
+    /// How requests are spread over these workers, in place of what the deployment's router comes to for this pool;
+    /// `mode: disagg` only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub router: Option<PolicyConfig>,
     /// The engine that each rank runs.
     pub engine: EngineOptions,
     /// How long its passes take.
@@ -37,6 +42,7 @@ impl Default for Pool {
             dp_size: 1,
             tensor_parallel_size: 1,
             startup_time_s: 0.0,
+            router: None,
             engine: EngineOptions::default(),
             timing: TimingConfig::default(),
         }

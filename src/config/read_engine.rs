@@ -20,11 +20,12 @@ pub(super) fn pool(section: &Section<'_>) -> Pool {
     let dp_size = section.integer("dp_size", 1..=MOST_GPUS_PER_AXIS).or(1);
     let tensor_parallel_size = section.integer("tensor_parallel_size", 1..=MOST_GPUS_PER_AXIS).or(1);
     let startup_time_s = section.float("startup_time_s", Limit::Time).or(0.0);
+    let router = section.read("router", |value| value.policy(None)).optional();
     let timing = section.read("timing", |value| timing(&value, Timing::OfPool)).or(TimingConfig::Polynomial);
     let engine = section
         .section("engine", |engine| read_engine(engine, &timing, dp_size))
         .or_else(|| with_capacity(EngineOptions::for_backend(Backend::Vllm), None, &timing));
-    Pool { workers, dp_size, tensor_parallel_size, startup_time_s, engine, timing }
+    Pool { workers, dp_size, tensor_parallel_size, startup_time_s, router, engine, timing }
 }
 
 /// Takes the blocks that were given, or the default where only a memory model could know better.

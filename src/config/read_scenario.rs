@@ -34,7 +34,7 @@ fn deployment(section: &Section<'_>) -> Option<Deployment> {
     };
     let (agg, prefill, decode) = match mode {
         DeploymentMode::Agg => {
-            let agg = section.section("agg", pool).required();
+            let agg = section.section("agg", only_pool).required();
             for key in ["prefill", "decode"] {
                 refuse_pool(section, key, "`mode: agg` has one pool, `agg`; write `mode: disagg` for two");
             }
@@ -49,10 +49,20 @@ fn deployment(section: &Section<'_>) -> Option<Deployment> {
             let decode = section.section("decode", pool).required();
             let (prefill, decode) = (prefill?, decode?);
             check_pair(section, &prefill, &decode);
+            if prefill.router.is_some() && decode.router.is_some() && router.policy != DEFAULT_ROUTER {
+                section.problem("router", "has no effect, as both pools have a router of their own");
+            }
             (None, Some(prefill), Some(decode))
         }
     };
     Some(Deployment { mode, router, planner, agg, prefill, decode, kv_transfer })
+}
+
+fn only_pool(section: &Section<'_>) -> Pool {
+    if section.has("router") {
+        section.problem("router", "`mode: agg` has one pool, whose router is `deployment.router`");
+    }
+    pool(section)
 }
 
 /// A pool of the other mode may be spelt out as null, as resolved scenarios do.

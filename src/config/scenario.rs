@@ -58,6 +58,14 @@ pub struct Deployment {
     pub kv_transfer: KvTransfer,
 }
 
+impl Deployment {
+    /// Every router that is named: the deployment's and those that pools have of their own.
+    pub fn routers(&self) -> impl Iterator<Item = &PolicyConfig> {
+        let pools = [&self.agg, &self.prefill, &self.decode].into_iter().flatten();
+        std::iter::once(&self.router).chain(pools.filter_map(|pool| pool.router.as_ref()))
+    }
+}
+
 /// The seed of a scenario that gives none.
 pub(super) fn default_seed() -> u64 {
     1

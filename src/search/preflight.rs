@@ -39,9 +39,9 @@ fn branch_refusals(branch: &Branch, registry: &Registry) -> Vec<Refusal> {
 
 fn scenario_problems(scenario: &Scenario, registry: &Registry) -> Vec<String> {
     let mut problems = serving::unsupported(scenario);
-    if let Err(error) = registry.router(&scenario.deployment.router) {
-        problems.push(error.to_string());
-    }
+    let routers = scenario.deployment.routers();
+    problems
+        .extend(routers.filter_map(|router| registry.router(router).err()).map(|error| error.to_string()));
     problems
 }
 

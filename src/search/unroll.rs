@@ -53,6 +53,7 @@ impl Branch {
             dp_size: shape.attention_dp,
             tensor_parallel_size: shape.tp,
             startup_time_s: config.search_space.startup_time.unwrap_or(0.0),
+            router: None,
             engine: self.engine(point),
             timing: config.search_space.timing.clone(),
         };

@@ -243,9 +243,11 @@ fn plan_pool<'a>(
     simulation: &mut Simulation<Serving>,
     registry: &Registry,
 ) -> Result<PoolPlan<'a>, ReplayError> {
-    let mut policy = registry.router(&scenario.deployment.router)?;
+    let mut policy = registry.router(pool.router.as_ref().unwrap_or(&scenario.deployment.router))?;
     policy.serve_role(role);
-    policy.derive_for(role);
+    if pool.router.is_none() {
+        policy.derive_for(role);
+    }
     let prefix = if role == Role::Agg { String::new() } else { format!("{}/", pool_name(role)) };
     let router = simulation.reserve(format!("{prefix}router"));
     let workers = (0..pool.workers).flat_map(|worker| {

@@ -19,6 +19,7 @@ mod report_export;
 mod report_oracle;
 mod report_rows;
 mod report_run;
+mod routers;
 mod rust_paths;
 mod scenarios;
 mod search;
