@@ -228,8 +228,8 @@ sweep: {sampler: tpe}
     place.write("search.yaml", ROUTERS);
     place.run(&["search", "search.yaml", "--resume", "--output-dir", "out"]).refusing(&["--resume"]);
     place
-        .run(&["search", "search.yaml", "--set", "search_space.router_mode=[round_robin, random]"])
-        .refusing(&["search.yaml: search_space.router_mode: \"random\"", "round_robin"]);
+        .run(&["search", "search.yaml", "--set", "search_space.router_mode=[round_robin, dice]"])
+        .refusing(&["search.yaml: search_space.router_mode: \"dice\"", "round_robin"]);
     place
         .run(&["search", "search.yaml", "--set", "search_space.parallel_configs=[{tp: 3}]"])
         .refusing(&["search_space.parallel_configs[0]", "3 GPUs"]);
