@@ -10,17 +10,33 @@
 //! ([`Engine::release_source`]); a *decode* engine sets blocks aside ([`Engine::ask_for_reservation`],
 //! [`Engine::grant_reservations`]) and starts to generate when their content has arrived ([`Engine::activate`]).
 
+mod backlog;
 pub mod kv;
 pub mod paged;
+mod progress;
 mod sequence;
 pub mod speculation;
 pub mod trtllm;
 pub mod vllm;
 
+use std::sync::Arc;
+
 use crate::report::record::{Counters, PassTimeline};
 use crate::simulation::{InvalidDuration, SimTime};
-use crate::workload::RequestId;
-use crate::workload::prefix::SegmentId;
+use crate::timing::PassPricer;
+use crate::workload::prefix::{PrefixTree, SegmentId};
+use crate::workload::{RequestId, Workload};
+
+/// What an engine shares with all others of its run.
+#[derive(Clone, Debug)]
+pub struct Inputs {
+    /// The requests.
+    pub workload: Arc<Workload>,
+    /// Their shared prefixes.
+    pub tree: Arc<PrefixTree>,
+    /// How long passes take.
+    pub pricer: PassPricer,
+}
 
 /// A scheduler with its KV cache.
 pub trait Engine: Send {

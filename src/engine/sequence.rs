@@ -5,10 +5,10 @@ use super::kv::Hold;
 use crate::report::record::PassTimeline;
 use crate::workload::RequestId;
 
-/// A request's progress. Its *known length* is the prompt plus what was generated; all but the last known token have their
+/// A request's progress, with what it holds of a KV cache. Its *known length* is the prompt plus what was generated; all but the last known token have their
 /// KV computed before a decode step.
 #[derive(Debug)]
-pub struct Sequence {
+pub struct Sequence<H = Hold> {
     pub(super) request: RequestId,
     /// Prompt tokens.
     pub(super) prompt: u32,
@@ -19,7 +19,7 @@ pub struct Sequence {
     /// Tokens whose KV is computed.
     pub(super) computed: u32,
     /// Its KV blocks.
-    pub(super) hold: Hold,
+    pub(super) hold: H,
     /// Passes in which its tokens left.
     tokens: TokenPasses,
     /// Tokens that left together with the first.
@@ -28,7 +28,7 @@ pub struct Sequence {
     zero_gaps: u64,
 }
 
-impl Sequence {
+impl<H: Default> Sequence<H> {
     pub(super) fn new(request: RequestId, prompt: u32, wanted: u32) -> Self {
         Self {
             request,
@@ -36,7 +36,7 @@ impl Sequence {
             wanted,
             generated: 0,
             computed: 0,
-            hold: Hold::default(),
+            hold: H::default(),
             tokens: TokenPasses::default(),
             first_burst: 0,
             zero_gaps: 0,
@@ -66,11 +66,6 @@ impl Sequence {
     /// Whether it has everything it asked for. `max_model_len` ends sequences that would become longer.
     pub(super) fn is_ended(&self, max_model_len: u32) -> bool {
         self.remaining(max_model_len) == 0 && (self.wanted > 0 || self.is_ready())
-    }
-
-    /// Whether it waits with its prompt computed elsewhere and the blocks at hand.
-    pub(super) fn is_active(&self) -> bool {
-        self.hold.blocks() > 0
     }
 
     /// Whether its first token left in this pass.
@@ -124,6 +119,13 @@ impl Sequence {
     }
 }
 
+impl Sequence {
+    /// Whether it waits with its prompt computed elsewhere and the blocks at hand.
+    pub(super) fn is_active(&self) -> bool {
+        self.hold.blocks() > 0
+    }
+}
+
 /// The passes in which a sequence had a token: usually one unbroken range; preemption breaks it.
 #[derive(Debug, Default)]
 struct TokenPasses {
@@ -153,7 +155,7 @@ mod tests {
     fn broken_ranges_leave_loose_gaps() {
         let ends = [10, 12, 14, 20, 23, 25].map(SimTime::from_ns).to_vec();
         let mut timeline = PassTimeline { ends, ..PassTimeline::default() };
-        let mut sequence = Sequence::new(RequestId(0), 8, 9);
+        let mut sequence = <Sequence>::new(RequestId(0), 8, 9);
         assert_eq!(sequence.stamps(&timeline), TokenStamps::default());
         sequence.emit(0, 1);
         sequence.emit(3, 1);

@@ -12,10 +12,9 @@ use super::worker::{Handoff, Listeners, Transfer, Worker};
 use crate::config::scenario::{
     Backend, Deployment, DeploymentMode, KvEvictionPolicy, Pool, Scenario, TimingConfig,
 };
-use crate::engine::Engine;
-use crate::engine::paged::Inputs;
 use crate::engine::trtllm::TrtllmEngine;
 use crate::engine::vllm::VllmEngine;
+use crate::engine::{Engine, Inputs};
 use crate::registry::{PolicyError, Registry};
 use crate::report::record::{PoolRecord, Role, RunRecord, Status};
 use crate::simulation::{Address, Limits, SimTime, Simulation, SimulationError};

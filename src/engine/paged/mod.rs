@@ -26,21 +26,21 @@ mod run;
 use std::collections::VecDeque;
 use std::fmt;
 use std::marker::PhantomData;
-use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use self::pass::{Pass, PassKind};
+use self::pass::Pass;
+use super::backlog::Backlog;
 use super::kv::{KvCache, Match};
+use super::progress::PassKind;
 use super::sequence::Sequence;
 use super::speculation::Speculation;
-use super::{Cadence, Engine, EngineError, Reservation, Signals, TokenStamps};
+use super::{Cadence, Engine, EngineError, Inputs, Reservation, Signals, TokenStamps};
 use crate::config::scenario::{EngineOptions, PreemptionMode};
 use crate::report::record::{Counters, PassTimeline, Role};
 use crate::simulation::SimTime;
-use crate::timing::PassPricer;
-use crate::workload::prefix::{PathStep, PrefixTree};
-use crate::workload::{Request, RequestId, Workload};
+use crate::workload::prefix::PathStep;
+use crate::workload::{Request, RequestId};
 
 /// In what paged schedulers differ.
 pub trait Rules: fmt::Debug + Send + 'static {
@@ -85,17 +85,6 @@ impl Limits {
             first_token_decode: options.first_token_decode,
         }
     }
-}
-
-/// What an engine shares with all others of its run.
-#[derive(Clone, Debug)]
-pub struct Inputs {
-    /// The requests.
-    pub workload: Arc<Workload>,
-    /// Their shared prefixes.
-    pub tree: Arc<PrefixTree>,
-    /// How long passes take.
-    pub pricer: PassPricer,
 }
 
 /// An engine rank with a paged scheduler.
@@ -185,7 +174,7 @@ impl<R: Rules> Engine for PagedEngine<R> {
     }
 
     fn cut(&mut self, now: SimTime, started: bool) -> Option<SimTime> {
-        self.cut_run(now, started)
+        self.pass.kind.cut(now, started, &mut self.timeline)
     }
 
     fn start_pass(
@@ -206,19 +195,11 @@ impl<R: Rules> Engine for PagedEngine<R> {
     }
 
     fn pass_ends(&self) -> &[SimTime] {
-        match self.pass.kind {
-            PassKind::None => &[],
-            PassKind::Evaluated { first } | PassKind::Run { first } => &self.timeline.ends[first as usize..],
-        }
+        self.pass.kind.ends(&self.timeline)
     }
 
     fn set_pass_ends(&mut self, ends: &[SimTime]) {
-        if let PassKind::Evaluated { first } | PassKind::Run { first } = self.pass.kind {
-            let first = first as usize;
-            let kept = ends.len().min(self.timeline.ends.len() - first);
-            self.timeline.ends.truncate(first + kept);
-            self.timeline.ends[first..].copy_from_slice(&ends[..kept]);
-        }
+        self.pass.kind.set_ends(ends, &mut self.timeline);
     }
 
     fn complete_pass(&mut self, signals: &mut Signals) {
@@ -255,11 +236,8 @@ impl<R: Rules> Engine for PagedEngine<R> {
     }
 
     fn stop(&mut self, limit: SimTime) {
-        let over = self.timeline.ends.partition_point(|&end| end <= limit);
-        self.timeline.ends.truncate(over);
-        if let PassKind::Run { first } = std::mem::take(&mut self.pass.kind)
-            && over > first as usize
-        {
+        let kind = std::mem::take(&mut self.pass.kind);
+        if let Some(first) = kind.stop(limit, &mut self.timeline) {
             self.complete_run(first, &mut Signals::default());
             self.settle_counters();
         }
@@ -288,18 +266,15 @@ impl<R: Rules> Engine for PagedEngine<R> {
     }
 
     fn waiting_for(&self) -> Option<String> {
-        if !self.has_work() && self.detached() == 0 && self.asking.is_empty() {
-            return None;
-        }
-        let (capacity, available) = (self.kv.capacity(), self.kv.available());
-        let (running, waiting, asking) = (self.running.len(), self.waiting.len(), self.asking.len());
-        let detached = self.detached();
-        let head = self.waiting.front().map_or_else(String::new, |head| {
-            format!("; first in line is request {} with {} tokens", head.request.0, head.known())
-        });
-        Some(format!(
-            "{running} running, {waiting} waiting, {asking} asking for blocks, {detached} between two workers, \
-             {available} of {capacity} KV blocks available{head}"
-        ))
+        let backlog = Backlog {
+            running: self.running.len(),
+            waiting: self.waiting.len(),
+            asking: self.asking.len(),
+            detached: self.detached(),
+            head: self.waiting.front().map(|head| (head.request, head.known())),
+            available_blocks: self.kv.available(),
+            blocks: self.kv.capacity(),
+        };
+        backlog.describe()
     }
 }

@@ -3,6 +3,7 @@
 use super::{Cadence, EngineError, PagedEngine, Rules, Signals};
 use crate::config::scenario::PreemptionMode;
 use crate::engine::kv::{Generated, Match};
+use crate::engine::progress::PassKind;
 use crate::engine::sequence::Sequence;
 use crate::engine::{Admission, Output};
 use crate::report::record::Role;
@@ -24,16 +25,6 @@ pub(super) struct Pass {
     budget: u32,
     /// Tokens scheduled by prefill work.
     committed_tokens: u64,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum PassKind {
-    #[default]
-    None,
-    /// One pass in which anything may happen; `first` is its place in the timeline, unless it only rejects.
-    Evaluated { first: u32 },
-    /// Decode passes from this one of the timeline on.
-    Run { first: u32 },
 }
 
 /// What one request does in a pass.

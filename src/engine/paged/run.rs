@@ -3,15 +3,12 @@
 //! A run reaches no further than the first pass that ends a request, lacks a block, or (where a router listens) gives up
 //! a block that others could have found: within it, only counters move.
 
-use super::pass::PassKind;
 use super::{Cadence, EngineError, PagedEngine, Rules, Signals};
+use crate::engine::progress::{LOOKAHEAD, PassKind};
 use crate::engine::sequence::Sequence;
 use crate::report::record::Role;
 use crate::simulation::SimTime;
 use crate::timing::DecodeBatch;
-
-/// Most passes that are planned at once: bounds the work that a cut run throws away.
-const LOOKAHEAD: u32 = 128;
 
 impl<R: Rules> PagedEngine<R> {
     /// Whether the next pass can only be a decode step of everybody running.
@@ -85,20 +82,6 @@ impl<R: Rules> PagedEngine<R> {
             if self.growth(middle) <= u64::from(blocks) { fits = middle } else { fails = middle }
         }
         fits
-    }
-
-    /// Drops the passes of the run that have not begun at `now`; returns the new end if there were any.
-    pub(super) fn cut_run(&mut self, now: SimTime, started: bool) -> Option<SimTime> {
-        let PassKind::Run { first } = self.pass.kind else { return None };
-        let ends = &self.timeline.ends[first as usize..];
-        let over = ends.partition_point(|&end| end <= now);
-        let at_boundary = over > 0 && ends[over - 1] == now;
-        let begun = if at_boundary && !started { over } else { over + 1 };
-        if begun >= ends.len() {
-            return None;
-        }
-        self.timeline.ends.truncate(first as usize + begun);
-        self.timeline.ends.last().copied()
     }
 
     pub(super) fn complete_run(&mut self, first: u32, signals: &mut Signals) {
