@@ -15,6 +15,7 @@ pub mod kv;
 pub mod paged;
 mod progress;
 mod sequence;
+pub mod sglang;
 pub mod speculation;
 pub mod trtllm;
 pub mod vllm;

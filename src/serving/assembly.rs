@@ -12,6 +12,7 @@ use super::worker::{Handoff, Listeners, Transfer, Worker};
 use crate::config::scenario::{
     Backend, Deployment, DeploymentMode, KvEvictionPolicy, Pool, Scenario, TimingConfig,
 };
+use crate::engine::sglang::SglangEngine;
 use crate::engine::trtllm::TrtllmEngine;
 use crate::engine::vllm::VllmEngine;
 use crate::engine::{Engine, Inputs};
@@ -92,7 +93,7 @@ pub fn unsupported(scenario: &Scenario) -> Vec<String> {
         problems.push("deployment.planner: planners are not built yet".into());
     }
     for (role, pool) in pools(scenario) {
-        refuse_pool(pool_name(role), pool, &mut problems);
+        refuse_pool(role, pool, &mut problems);
     }
     if let (Some(prefill), Some(decode)) = (&deployment.prefill, &deployment.decode) {
         let mut same = |equal: bool, field: &str| {
@@ -108,15 +109,16 @@ pub fn unsupported(scenario: &Scenario) -> Vec<String> {
     problems
 }
 
-fn refuse_pool(name: &str, pool: &Pool, problems: &mut Vec<String>) {
-    let engine = &pool.engine;
+fn refuse_pool(role: Role, pool: &Pool, problems: &mut Vec<String>) {
+    let (name, engine) = (pool_name(role), &pool.engine);
+    let sglang = engine.backend == Backend::Sglang;
     let mut refuse = |refused: bool, what: &str| {
         if refused {
             problems.push(format!("deployment.{name}.{what}"));
         }
     };
     let cadence = engine.prefill_schedule_interval > 1;
-    refuse(engine.backend == Backend::Sglang, "engine.backend: sglang is not built yet");
+    refuse(sglang && role != Role::Agg, "engine.backend: sglang is not built yet in a disaggregated fleet");
     refuse(
         engine.kv_eviction_policy != KvEvictionPolicy::Lru,
         "engine.kv_eviction_policy: only lru is built yet",
@@ -129,7 +131,14 @@ fn refuse_pool(name: &str, pool: &Pool, problems: &mut Vec<String>) {
         cadence && engine.backend != Backend::Vllm,
         "engine.prefill_schedule_interval: needs backend vllm",
     );
-    refuse(engine.prefill_decode_interval > 0, "engine.prefill_decode_interval: needs backend sglang");
+    refuse(
+        engine.prefill_decode_interval > 0 && !sglang,
+        "engine.prefill_decode_interval: needs backend sglang",
+    );
+    refuse(
+        engine.aic_nextn.is_some_and(|drafts| drafts > 0) && sglang,
+        "engine.aic_nextn: speculative decoding is not built with backend sglang",
+    );
     refuse(
         engine.aic_nextn.is_some_and(|drafts| drafts > 0) && engine.decode_speedup_ratio != 1.0,
         "engine.decode_speedup_ratio: has to be 1 with speculative decoding",
@@ -302,10 +311,11 @@ fn build_engine(role: Role, rank: u32, pool: &Pool, traffic: &Traffic, needs: Ne
         tree: traffic.tree.clone(),
         pricer: PassPricer::new(build_timing(pool), options.speedup_ratio, options.decode_speedup_ratio),
     };
+    let publish = needs.hears_of_caches();
     match options.backend {
-        Backend::Vllm => Box::new(VllmEngine::new(options, role, rank, inputs, needs.hears_of_caches())),
-        Backend::Trtllm => Box::new(TrtllmEngine::new(options, role, rank, inputs, needs.hears_of_caches())),
-        Backend::Sglang => unreachable!("refused before assembly"),
+        Backend::Vllm => Box::new(VllmEngine::new(options, role, rank, inputs, publish)),
+        Backend::Trtllm => Box::new(TrtllmEngine::new(options, role, rank, inputs, publish)),
+        Backend::Sglang => Box::new(SglangEngine::new(options, role, pool.dp_size, inputs, publish)),
     }
 }
 

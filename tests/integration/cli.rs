@@ -115,6 +115,10 @@ fn check_makes_the_policies() {
 fn check_says_what_could_not_be_run_yet() {
     let place = Workplace::with("scenario.yaml", SCENARIO);
     assert_eq!(place.run(&["check", "scenario.yaml"]).ending(0).stderr, "");
+    let answer = place
+        .run(&["check", "scenario.yaml", "--set", "deployment.agg.engine.prefill_decode_interval=3"])
+        .ending(0);
+    assert!(answer.stderr.contains("prefill_decode_interval"), "{}", answer.stderr);
     let place = Workplace::with("search.yaml", SEARCH);
     assert_eq!(place.run(&["check", "search.yaml"]).ending(0).stderr, "");
     let answer = place.run(&[
@@ -179,11 +183,10 @@ fn refused_input_leaves_no_files() {
         "workload.isl",
         "0",
     ]);
-    let absent = "workload={trace_path: absent.jsonl}";
-    place.write("scenario.yaml", SCENARIO);
+    place.write("scenario.yaml", &SCENARIO.replace("{num_gpu", "{prefill_decode_interval: 3, num_gpu"));
     place
-        .run(&["replay", "scenario.yaml", "--output-dir", "out", "--set", absent])
-        .refusing(&["absent.jsonl", "cannot be read"]);
+        .run(&["replay", "scenario.yaml", "--output-dir", "out"])
+        .refusing(&["scenario.yaml", "prefill_decode_interval"]);
     assert_eq!(place.files(), ["scenario.yaml"]);
 }
 

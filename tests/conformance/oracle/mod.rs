@@ -30,6 +30,7 @@ struct Counts {
 macro_rules! oracle {
     (
         exact { $($exact:ident $(($passes:literal passes, $evictions:literal evictions))?,)* }
+        fast_only { $($alone:ident,)* }
         one_of_many { $($drawn:ident,)* }
         bands { $($band:ident ($seeds:literal seeds),)* }
         not_yet { $($later:ident: $reason:literal,)* }
@@ -53,7 +54,14 @@ macro_rules! oracle {
                 try_band(stringify!($band), $seeds);
             }
         )*
-        const TRIED: &[&str] = &[$(stringify!($exact),)* $(stringify!($drawn),)* $(stringify!($band),)*];
+        $(
+            #[test]
+            fn $alone() {
+                let Some((answer, case)) = open(stringify!($alone)) else { return };
+                check(stringify!($alone), &fast_faults(&answer, &case, None));
+            }
+        )*
+        const TRIED: &[&str] = &[$(stringify!($exact),)* $(stringify!($alone),)* $(stringify!($drawn),)* $(stringify!($band),)*];
         /// Cases that nothing here can answer yet, and what is missing.
         const NOT_YET: &[(&str, &str)] = &[$((stringify!($later), $reason)),*];
     };
@@ -93,6 +101,10 @@ oracle! {
         v151_tiny_one,
         v151_tiny_three_prefix,
     }
+    // The slow replay has no SGLang.
+    fast_only {
+        tiny_sglang,
+    }
     // Decisions between equal costs are drawn: one of the draws has to give the reference's very answer.
     one_of_many {
         tiny_2w_kv,
@@ -111,7 +123,6 @@ oracle! {
         tiny_1p1d_fixed: "disaggregated pools",
         tiny_1p1d_xfer: "disaggregated pools",
         tiny_dp2: "data-parallel ranks",
-        tiny_sglang: "the SGLang backend",
         conv_disagg_4p4d_kv: "disaggregated pools",
         conv_disagg_4p4d_rr: "disaggregated pools",
         conv_disagg_4p4d_rr_xfer: "disaggregated pools",
@@ -168,12 +179,20 @@ fn open(name: &str) -> Option<(Value, Case)> {
 
 fn try_exactly(name: &str, counts: Option<Counts>) {
     let Some((answer, case)) = open(name) else { return };
-    let mut wrong = faults("fast", &answer, &case, &arms::fast(&case.scenario, &case.workload), counts);
+    let mut wrong = fast_faults(&answer, &case, counts);
     if answer["forward_passes"].is_object() || std::env::var_os(SLOW_TOO).is_some() {
         let run = slow::run(&case.scenario, &case.workload).expect("the case is covered");
         wrong.extend(faults("slow", &answer, &case, &run.record, counts));
         wrong.extend(passes::faults(&answer["forward_passes"], &run));
     }
+    check(name, &wrong);
+}
+
+fn fast_faults(answer: &Value, case: &Case, counts: Option<Counts>) -> Vec<String> {
+    faults("fast", answer, case, &arms::fast(&case.scenario, &case.workload), counts)
+}
+
+fn check(name: &str, wrong: &[String]) {
     let shown = wrong.len().min(20);
     assert!(wrong.is_empty(), "{name}: {} differences\n{}", wrong.len(), wrong[..shown].join("\n"));
 }
