@@ -2,8 +2,8 @@
 
 use super::presets::PredictorFamily;
 use super::scenario::{
-    Backend, DeploymentMode, KvEvictionPolicy, KvTransferTiming, PreemptionMode, SglangSchedulePolicy,
-    TraceTimeUnit, ZeroOutput,
+    Backend, DeploymentMode, KvEvictionPolicy, KvTransferTiming, LinkSharing, PreemptionMode,
+    SglangSchedulePolicy, TraceTimeUnit, ZeroOutput,
 };
 use super::search::OptimizationTarget;
 use super::value::Named;
@@ -28,6 +28,11 @@ impl Named for KvEvictionPolicy {
 
 impl Named for SglangSchedulePolicy {
     const NAMES: &'static [(&'static str, Self)] = &[("fifo", Self::Fifo), ("lpm", Self::Lpm)];
+}
+
+impl Named for LinkSharing {
+    const NAMES: &'static [(&'static str, Self)] =
+        &[("none", Self::None), ("fair", Self::Fair), ("fifo", Self::Fifo)];
 }
 
 impl Named for KvTransferTiming {

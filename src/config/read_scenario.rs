@@ -106,7 +106,13 @@ pub(super) fn kv_transfer(section: &Section<'_>) -> KvTransfer {
                 .problem(other, format!("has no effect without `{key}`; give both, or `latency_ms` alone"));
         }
     }
-    KvTransfer { latency_ms, bandwidth_gbps, bytes_per_token, timing }
+    let sharing = section.choice("sharing").or(defaults.sharing);
+    for (key, differs) in [("timing", timing != defaults.timing), ("sharing", sharing != defaults.sharing)] {
+        if differs && bandwidth_gbps.is_none() {
+            section.problem(key, "has no effect without `bandwidth_gbps` and `bytes_per_token`");
+        }
+    }
+    KvTransfer { latency_ms, bandwidth_gbps, bytes_per_token, timing, sharing }
 }
 
 /// Reads bounds on a request.

@@ -162,6 +162,8 @@ pub struct KvTransfer {
     pub bytes_per_token: Option<u64>,
     /// Which tokens travel.
     pub timing: KvTransferTiming,
+    /// Whether transfers slow each other down.
+    pub sharing: LinkSharing,
 }
 
 impl Default for KvTransfer {
@@ -171,8 +173,21 @@ impl Default for KvTransfer {
             bandwidth_gbps: None,
             bytes_per_token: None,
             timing: KvTransferTiming::FullPrompt,
+            sharing: LinkSharing::None,
         }
     }
+}
+
+/// How transfers that are under way together use the link between the pools.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum LinkSharing {
+    /// Each has the full bandwidth, as in the reference.
+    None,
+    /// All have equal parts of the bandwidth.
+    Fair,
+    /// One after the other, each with the full bandwidth.
+    Fifo,
 }
 
 /// Which tokens a KV transfer moves.

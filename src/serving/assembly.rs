@@ -5,12 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use super::client::Client;
-use super::message::{ClientMessage, RouterMessage, Serving, WorkerId, WorkerMessage};
+use super::link::Link;
+use super::message::{ClientMessage, LinkMessage, RouterMessage, Serving, WorkerId, WorkerMessage};
 use super::recorder::Recorder;
 use super::router::{Needs, RoutedPool, Router, RoutingPolicy};
-use super::worker::{Handoff, Listeners, Transfer, Worker};
+use super::worker::{Handoff, HandoffOrder, Listeners, Transfer, Worker};
 use crate::config::scenario::{
-    Backend, Deployment, DeploymentMode, KvEvictionPolicy, Pool, Scenario, TimingConfig,
+    Backend, Deployment, DeploymentMode, KvEvictionPolicy, KvTransfer, LinkSharing, Pool, Scenario,
+    TimingConfig,
 };
 use crate::engine::sglang::SglangEngine;
 use crate::engine::trtllm::TrtllmEngine;
@@ -223,25 +225,54 @@ fn assemble(
     for (role, pool) in pools(scenario) {
         plans.push(plan_pool(role, pool, scenario, &mut simulation, registry)?);
     }
-    let Some(entry) = plans.first().map(|plan| plan.router) else {
+    let order = HandoffOrder::of(scenario);
+    let entry = match order {
+        HandoffOrder::SourceFirst => plans.first(),
+        HandoffOrder::DestinationFirst => plans.last(),
+    };
+    let Some(entry) = entry.map(|plan| plan.router) else {
         return Err(ReplayError::Refused("deployment: has no workers".into()));
     };
     let routers: Vec<_> = plans.iter().map(|plan| plan.router).collect();
+    let link = plans.last().and_then(|decode| install_link(scenario, decode, &mut simulation));
     let client_listens = Client::wants_ends(workload).then_some(client);
     for (index, plan) in plans.into_iter().enumerate() {
         // A hand-off crosses from the one pool to the other.
         let other_router = routers.iter().copied().enumerate().find(|&(other, _)| other != index);
-        install_pool(
-            plan,
-            other_router.map(|(_, router)| router),
-            client_listens,
-            scenario,
-            traffic,
-            &mut simulation,
-        );
+        let wiring = Wiring {
+            client: client_listens,
+            other_router: other_router.map(|(_, router)| router),
+            link,
+            order,
+        };
+        install_pool(plan, &wiring, scenario, traffic, &mut simulation);
     }
     simulation.install(client, Client::new(workload.clone(), entry));
     Ok(simulation)
+}
+
+/// What the workers of a pool are connected to.
+struct Wiring {
+    client: Option<Address<ClientMessage>>,
+    other_router: Option<Address<RouterMessage>>,
+    link: Option<Address<LinkMessage>>,
+    order: HandoffOrder,
+}
+
+/// Puts a link between two pools if their transfers share one.
+fn install_link(
+    scenario: &Scenario,
+    decode: &PoolPlan<'_>,
+    simulation: &mut Simulation<Serving>,
+) -> Option<Address<LinkMessage>> {
+    let KvTransfer { sharing, bandwidth_gbps, bytes_per_token, .. } = scenario.deployment.kv_transfer;
+    if decode.role != Role::Decode || sharing == LinkSharing::None {
+        return None;
+    }
+    let address = simulation.reserve("link");
+    simulation
+        .install(address, Link::new(sharing, bandwidth_gbps?, bytes_per_token?, decode.workers.clone()));
+    Some(address)
 }
 
 fn plan_pool<'a>(
@@ -267,8 +298,7 @@ fn plan_pool<'a>(
 
 fn install_pool(
     plan: PoolPlan<'_>,
-    other_router: Option<Address<RouterMessage>>,
-    client: Option<Address<ClientMessage>>,
+    wiring: &Wiring,
     scenario: &Scenario,
     traffic: &Traffic,
     simulation: &mut Simulation<Serving>,
@@ -276,7 +306,7 @@ fn install_pool(
     let PoolPlan { role, pool, router, policy, workers } = plan;
     let needs = policy.needs();
     let listeners = Listeners {
-        client,
+        client: wiring.client,
         router_load: needs.hears_of_load().then_some(router),
         router_kv: needs.hears_of_caches().then_some(router),
     };
@@ -288,8 +318,10 @@ fn install_pool(
         let engines = (first..first + pool.dp_size)
             .map(|rank| build_engine(role, rank, pool, traffic, needs))
             .collect();
-        let handoff = other_router
-            .map(|router| Handoff::new(ranks[0], router, transfer, traffic.workload.clone(), block_size));
+        let handoff = wiring.other_router.map(|router| {
+            let workload = traffic.workload.clone();
+            Handoff::new(wiring.order, ranks[0], router, transfer, wiring.link, workload, block_size)
+        });
         let interval = pool.engine.prefill_schedule_interval;
         let worker = Worker::new(WorkerId(first), role, engines, interval, listeners, handoff);
         simulation.install(ranks[0], worker);
@@ -299,7 +331,7 @@ fn install_pool(
         workers,
         dp_size: pool.dp_size,
         max_num_batched_tokens: pool.engine.max_num_batched_tokens,
-        relay: role == Role::Prefill,
+        relay: role != Role::Agg,
     };
     simulation.install(router, Router::new(policy, workload, tree, routed));
 }

@@ -30,6 +30,8 @@ pub enum Message {
     Router(RouterMessage),
     /// To a worker.
     Worker(WorkerMessage),
+    /// To the link between two pools.
+    Link(LinkMessage),
 }
 
 /// What the client hears.
@@ -48,6 +50,8 @@ pub enum RouterMessage {
     FirstToken(WorkerId, RequestId),
     /// A request left a worker.
     Ended(WorkerId, RequestId),
+    /// A prompt is computed for which blocks were set aside beforehand.
+    PromptComputed(RequestId),
     /// The blocks of a prompt have been fetched: whoever computed it may give them up.
     HandedOff(RequestId),
     /// From now on so many blocks of a segment can be found in a worker's cache.
@@ -66,10 +70,26 @@ pub enum RouterMessage {
 pub enum WorkerMessage {
     /// A request was placed on one of its ranks.
     Assign(WorkerId, RequestId),
+    /// A prompt that a rank has set blocks aside for is computed: they can be fetched.
+    Fetch(WorkerId, RequestId),
     /// The blocks of a prompt computed elsewhere have arrived on a rank.
     KvArrived(WorkerId, RequestId),
     /// The blocks of a prompt computed on a rank have been fetched.
     Release(WorkerId, RequestId),
+}
+
+/// What the link between two pools hears.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub enum LinkMessage {
+    /// KV blocks set out for a rank.
+    Start {
+        /// Which rank fetches them.
+        rank: WorkerId,
+        /// For which request.
+        request: RequestId,
+        /// Tokens whose KV travels.
+        tokens: u32,
+    },
 }
 
 /// Wraps each inbox into [`Message`] and back.
@@ -98,6 +118,7 @@ inboxes! {
     Client(ClientMessage),
     Router(RouterMessage),
     Worker(WorkerMessage),
+    Link(LinkMessage),
 }
 
 const _: () = assert!(size_of::<Message>() <= 16, "messages are copied at every hop");

@@ -12,6 +12,7 @@
 
 mod assembly;
 pub mod client;
+pub mod link;
 pub mod message;
 pub mod order;
 pub mod recorder;

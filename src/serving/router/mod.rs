@@ -231,6 +231,10 @@ impl Actor<Serving> for Router {
                 self.load.ended(&mut self.views[worker.0 as usize], request, &self.path);
                 self.load_changed(worker, ctx);
             }
+            RouterMessage::PromptComputed(request) => {
+                let worker = self.placements[request.0 as usize];
+                ctx.send(self.workers[worker.0 as usize], WorkerMessage::Fetch(worker, request));
+            }
             RouterMessage::HandedOff(request) => {
                 let worker = self.placements[request.0 as usize];
                 ctx.send(self.workers[worker.0 as usize], WorkerMessage::Release(worker, request));

@@ -8,48 +8,97 @@
 //!   gives blocks up ◄──────────────────────── Release ───────────────────────────────┘
 //! ```
 //!
+//! That is the order of vLLM and TensorRT-LLM, *source first*. SGLang reserves before it computes, *destination first*:
+//! requests arrive at the decode router; a granted reservation sends `Arrived` to the prefill router; the computed prompt
+//! goes back as `PromptComputed` and `Fetch`, and from the transfer on both orders are alike.
+//!
 //! Blocks are reserved between two passes of the decode worker only; what arrives during a pass takes effect at its end.
 
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
 use super::Worker;
-use crate::config::scenario::{KvTransfer, KvTransferTiming};
+use crate::config::scenario::{Backend, EngineOptions, KvTransfer, KvTransferTiming, Pool, Scenario};
 use crate::engine::{Reservation, TokenStamps};
-use crate::serving::message::{RouterMessage, Serving, WorkerId, WorkerMessage};
+use crate::serving::message::{LinkMessage, RouterMessage, Serving, WorkerId, WorkerMessage};
 use crate::serving::order;
 use crate::serving::recorder::HandoffStep;
 use crate::simulation::{Address, Context, InvalidDuration, SimDuration};
-use crate::workload::RequestId;
+use crate::workload::{RequestId, Workload};
+
+/// Which side of a hand-off comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HandoffOrder {
+    /// Compute the prompt, then look for blocks at the destination.
+    SourceFirst,
+    /// Set blocks aside at the destination, then compute the prompt.
+    DestinationFirst,
+}
+
+impl HandoffOrder {
+    /// The order of a deployment's engines.
+    pub fn of(scenario: &Scenario) -> Self {
+        match &scenario.deployment.decode {
+            Some(Pool { engine: EngineOptions { backend: Backend::Sglang, .. }, .. }) => {
+                Self::DestinationFirst
+            }
+            _ => Self::SourceFirst,
+        }
+    }
+}
 
 /// A worker's side of the hand-off protocol.
 pub struct Handoff {
+    order: HandoffOrder,
     /// The worker itself.
     me: Address<WorkerMessage>,
     /// Prefill: where computed prompts go. Decode: who tells the source that its blocks have been fetched.
     router: Address<RouterMessage>,
     transfer: Transfer,
-    /// Prompt tokens of every request.
-    prompts: std::sync::Arc<crate::workload::Workload>,
+    /// Where transfers share a link.
+    link: Option<Address<LinkMessage>>,
+    /// Has the prompt tokens of every request.
+    workload: Arc<Workload>,
     block_size: u32,
     /// Came during a pass: blocks that arrived, and blocks to give up.
     arrived: Vec<(WorkerId, RequestId)>,
     to_release: Vec<(WorkerId, RequestId)>,
     granted: Vec<Reservation>,
+    /// New blocks of each reservation whose prompt is being computed.
+    new_blocks: FxHashMap<RequestId, u32>,
 }
 
 impl Handoff {
     /// A worker's side: `router` is the decode router of a prefill worker, the prefill router of a decode worker.
     pub fn new(
+        order: HandoffOrder,
         me: Address<WorkerMessage>,
         router: Address<RouterMessage>,
         transfer: Transfer,
-        prompts: std::sync::Arc<crate::workload::Workload>,
+        link: Option<Address<LinkMessage>>,
+        workload: Arc<Workload>,
         block_size: u32,
     ) -> Self {
         let (arrived, to_release, granted) = (Vec::new(), Vec::new(), Vec::new());
-        Self { me, router, transfer, prompts, block_size, arrived, to_release, granted }
+        let new_blocks = FxHashMap::default();
+        Self {
+            order,
+            me,
+            router,
+            transfer,
+            link,
+            workload,
+            block_size,
+            arrived,
+            to_release,
+            granted,
+            new_blocks,
+        }
     }
 }
 
-/// How long KV blocks travel. Transfers do not slow each other down.
+/// How long KV blocks travel where transfers do not slow each other down.
 #[derive(Clone, Copy, Debug)]
 pub struct Transfer {
     settings: KvTransfer,
@@ -61,16 +110,20 @@ impl Transfer {
         Self { settings }
     }
 
-    /// Time to move a prompt of `tokens` tokens of which `missing_tokens` are not at the destination.
-    pub fn duration(&self, tokens: u64, missing_tokens: u64) -> Result<SimDuration, InvalidDuration> {
-        let KvTransfer { latency_ms, bandwidth_gbps, bytes_per_token, timing } = self.settings;
-        let moved = match timing {
+    /// Tokens that travel for a prompt of `tokens` tokens of which `missing_tokens` are not at the destination.
+    pub fn tokens(&self, tokens: u32, missing_tokens: u32) -> u32 {
+        match self.settings.timing {
             KvTransferTiming::FullPrompt => tokens,
             KvTransferTiming::DestinationMissing => missing_tokens,
-        };
+        }
+    }
+
+    /// Time to move the KV of `moved` tokens.
+    pub fn duration(&self, moved: u32) -> Result<SimDuration, InvalidDuration> {
+        let KvTransfer { latency_ms, bandwidth_gbps, bytes_per_token, .. } = self.settings;
         match (bytes_per_token, bandwidth_gbps) {
             (Some(bytes), Some(bandwidth)) if bandwidth > 0.0 => {
-                SimDuration::from_seconds(moved as f64 * bytes as f64 / (bandwidth * 1e9))
+                SimDuration::from_seconds(f64::from(moved) * bytes as f64 / (bandwidth * 1e9))
             }
             _ => SimDuration::from_ms(latency_ms),
         }
@@ -84,7 +137,11 @@ impl Worker {
         if let Some(handoff) = &self.handoff {
             let now = ctx.now();
             ctx.record().handed_off(request, HandoffStep::SourceHeld, now);
-            ctx.send_at(now, order::TRANSFER, handoff.router, RouterMessage::Arrived(request));
+            let message = match handoff.order {
+                HandoffOrder::SourceFirst => RouterMessage::Arrived(request),
+                HandoffOrder::DestinationFirst => RouterMessage::PromptComputed(request),
+            };
+            ctx.send_at(now, order::TRANSFER, handoff.router, message);
         }
     }
 
@@ -164,7 +221,9 @@ impl Worker {
             self.ranks[rank].grant_reservations(&mut granted);
             for &reservation in &granted {
                 match reservation {
-                    Reservation::Granted { request, new_blocks } => self.fetch(id, request, new_blocks, ctx),
+                    Reservation::Granted { request, new_blocks } => {
+                        self.reserved(id, request, new_blocks, ctx)
+                    }
                     Reservation::Refused { request } => self.refuse(id, request, ctx),
                 }
             }
@@ -175,14 +234,49 @@ impl Worker {
         }
     }
 
+    /// Blocks are set aside: fetch the prompt, or have it computed first.
+    fn reserved(
+        &mut self,
+        rank: WorkerId,
+        request: RequestId,
+        new_blocks: u32,
+        ctx: &mut Context<'_, Serving>,
+    ) {
+        let now = ctx.now();
+        ctx.record().handed_off(request, HandoffStep::DestinationReserved, now);
+        match &mut self.handoff {
+            Some(handoff) if handoff.order == HandoffOrder::DestinationFirst => {
+                handoff.new_blocks.insert(request, new_blocks);
+                ctx.send_at(now, order::TRANSFER, handoff.router, RouterMessage::Arrived(request));
+            }
+            _ => self.fetch(rank, request, new_blocks, ctx),
+        }
+    }
+
+    /// Decode: a prompt for which blocks were set aside is computed.
+    pub(super) fn fetch_computed(
+        &mut self,
+        rank: WorkerId,
+        request: RequestId,
+        ctx: &mut Context<'_, Serving>,
+    ) {
+        let new_blocks = self.handoff.as_mut().and_then(|handoff| handoff.new_blocks.remove(&request));
+        if let Some(new_blocks) = new_blocks {
+            self.fetch(rank, request, new_blocks, ctx);
+        }
+    }
+
     /// Starts the transfer of a prompt into reserved blocks.
     fn fetch(&mut self, rank: WorkerId, request: RequestId, new_blocks: u32, ctx: &mut Context<'_, Serving>) {
         let Some(handoff) = &self.handoff else { return };
         let now = ctx.now();
-        ctx.record().handed_off(request, HandoffStep::DestinationReserved, now);
-        let tokens = u64::from(handoff.prompts.requests[request.0 as usize].input_length);
-        let missing_tokens = u64::from(new_blocks) * u64::from(handoff.block_size);
-        match handoff.transfer.duration(tokens, missing_tokens) {
+        let prompt = handoff.workload.requests[request.0 as usize].input_length;
+        let tokens = handoff.transfer.tokens(prompt, new_blocks.saturating_mul(handoff.block_size));
+        if let Some(link) = handoff.link {
+            ctx.send(link, LinkMessage::Start { rank, request, tokens });
+            return;
+        }
+        match handoff.transfer.duration(tokens) {
             Ok(duration) => {
                 ctx.send_at(
                     now + duration,
@@ -199,7 +293,9 @@ impl Worker {
     fn refuse(&mut self, rank: WorkerId, request: RequestId, ctx: &mut Context<'_, Serving>) {
         let now = ctx.now();
         ctx.record().rejected(request, TokenStamps::default(), now);
-        if let Some(handoff) = &self.handoff {
+        if let Some(handoff) = &self.handoff
+            && handoff.order == HandoffOrder::SourceFirst
+        {
             ctx.send(handoff.router, RouterMessage::HandedOff(request));
         }
         self.tell_ended(rank, request, ctx);

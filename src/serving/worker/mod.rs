@@ -12,7 +12,7 @@
 
 mod handoff;
 
-pub use handoff::{Handoff, Transfer};
+pub use handoff::{Handoff, HandoffOrder, Transfer};
 
 use super::message::{ClientMessage, RouterMessage, Serving, WorkerId, WorkerMessage};
 use super::order;
@@ -232,6 +232,7 @@ impl Actor<Serving> for Worker {
                     self.enqueue(rank, request, ctx);
                 }
             }
+            WorkerMessage::Fetch(rank, request) => self.fetch_computed(rank, request, ctx),
             WorkerMessage::KvArrived(rank, request) => self.kv_arrived(rank, request, ctx),
             WorkerMessage::Release(rank, request) => self.release(rank, request, ctx),
         }
