@@ -1,6 +1,6 @@
 //! The KV cache of one engine rank: a fixed number of blocks, shared by prefix, evicted when unused.
 //!
-//! Blocks are never handled one by one. A [`pieces::Piece`] is a run of blocks of one tree segment that share their fate:
+//! Blocks are never handled one by one. A *piece* (`pieces.rs`) is a run of blocks of one tree segment that share their fate:
 //! the same holders, or the same place in the eviction order. A long prompt is a handful of pieces, whatever the block
 //! size.
 //!

@@ -1,7 +1,7 @@
 //! The scheduler that vLLM and TensorRT-LLM share: chunked prefill beside decodes, prefix reuse, blocks taken as
 //! sequences grow. [`Rules`] says in what the two differ.
 //!
-//! # A pass ([`pass`])
+//! # A pass (`pass.rs`)
 //!
 //! 1. Running requests are scheduled in order, as far as the token budget goes. Who finds no block for its next token
 //!    makes another give way, or itself ([`PreemptionMode`]).
@@ -9,12 +9,12 @@
 //! 3. The pass lasts as long as its prompt work plus its decode work. At its end every request whose known tokens are all
 //!    computed gets a token (or a burst of them, with [`Speculation`]), and who is done leaves its blocks behind for reuse.
 //!
-//! # Runs of passes ([`run`])
+//! # Runs of passes (`run.rs`)
 //!
 //! While every running request is generating and nobody can be admitted, passes differ in nothing but the lengths of
 //! their contexts, and many are planned at once.
 //!
-//! # Roles ([`handoff`])
+//! # Roles (`handoff.rs`)
 //!
 //! A prefill engine sends nothing to the client: it keeps the blocks of a computed prompt until they have been fetched. A
 //! decode engine admits requests whose prompt arrives from elsewhere, and never charges prompt work.
@@ -109,9 +109,10 @@ pub struct PagedEngine<R> {
     reserved: FxHashMap<RequestId, Sequence>,
     pass: Pass,
     timeline: PassTimeline,
+    /// Counters that run ahead with the pass under way.
+    running_counters: Counters,
+    /// Counters of what is over.
     counters: Counters,
-    /// The counters without those of a pass that is not over.
-    settled: Counters,
     path: Vec<PathStep>,
     rules: PhantomData<R>,
 }
@@ -140,8 +141,8 @@ impl<R: Rules> PagedEngine<R> {
             reserved: FxHashMap::default(),
             pass: Pass::default(),
             timeline: PassTimeline::default(),
+            running_counters: Counters::default(),
             counters: Counters::default(),
-            settled: Counters::default(),
             path: Vec::new(),
             rules: PhantomData,
         }
@@ -157,7 +158,7 @@ impl<R: Rules> PagedEngine<R> {
     }
 
     fn settle_counters(&mut self) {
-        self.settled = Counters { evictions: self.kv.evictions(), ..self.counters };
+        self.counters = Counters { evictions: self.kv.evictions(), ..self.running_counters };
     }
 
     /// Requests that hold blocks without taking part in passes.
@@ -254,7 +255,7 @@ impl<R: Rules> Engine for PagedEngine<R> {
     }
 
     fn counters(&self) -> Counters {
-        self.settled
+        self.counters
     }
 
     fn blocks_held(&self) -> u32 {

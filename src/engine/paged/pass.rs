@@ -188,7 +188,7 @@ impl<R: Rules> PagedEngine<R> {
         self.waiting.push_front(sequence);
         self.pass.preempted = true;
         self.head_blocked = false;
-        self.counters.preemptions += 1;
+        self.running_counters.preemptions += 1;
     }
 
     /// The segment under which a sequence finds its own generated blocks again.
@@ -348,8 +348,8 @@ impl<R: Rules> PagedEngine<R> {
         if self.pass.work.is_empty() {
             return;
         }
-        self.counters.passes += 1;
-        self.counters.committed_prefill_tokens += self.pass.committed_tokens;
+        self.running_counters.passes += 1;
+        self.running_counters.committed_prefill_tokens += self.pass.committed_tokens;
         if self.role == Role::Prefill {
             self.detach_computed(signals);
             return;

@@ -86,7 +86,7 @@ impl<R: Rules> PagedEngine<R> {
 
     pub(super) fn complete_run(&mut self, first: u32, signals: &mut Signals) {
         let passes = self.timeline.ends.len() as u32 - first;
-        self.counters.passes += u64::from(passes);
+        self.running_counters.passes += u64::from(passes);
         for sequence in &mut self.running {
             sequence.computed += passes;
             let grown = self.kv.grow(&mut sequence.hold, sequence.computed);

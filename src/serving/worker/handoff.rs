@@ -222,7 +222,7 @@ impl Worker {
             for &reservation in &granted {
                 match reservation {
                     Reservation::Granted { request, new_blocks } => {
-                        self.reserved(id, request, new_blocks, ctx)
+                        self.reserved(id, request, new_blocks, ctx);
                     }
                     Reservation::Refused { request } => self.refuse(id, request, ctx),
                 }
