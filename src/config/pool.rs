@@ -27,7 +27,7 @@ pub struct Pool {
     /// How requests are spread over these workers, in place of what the deployment's router comes to for this pool;
     /// `mode: disagg` only.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub router: Option<PolicyConfig>,
+    pub router: Option<Box<PolicyConfig>>,
     /// The engine that each rank runs.
     pub engine: EngineOptions,
     /// How long its passes take.

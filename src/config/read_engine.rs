@@ -20,7 +20,7 @@ pub(super) fn pool(section: &Section<'_>) -> Pool {
     let dp_size = section.integer("dp_size", 1..=MOST_GPUS_PER_AXIS).or(1);
     let tensor_parallel_size = section.integer("tensor_parallel_size", 1..=MOST_GPUS_PER_AXIS).or(1);
     let startup_time_s = section.float("startup_time_s", Limit::Time).or(0.0);
-    let router = section.read("router", |value| value.policy(None)).optional();
+    let router = section.read("router", |value| value.policy(None).map(Box::new)).optional();
     let timing = section.read("timing", |value| timing(&value, Timing::OfPool)).or(TimingConfig::Polynomial);
     let engine = section
         .section("engine", |engine| read_engine(engine, &timing, dp_size))

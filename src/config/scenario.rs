@@ -62,7 +62,7 @@ impl Deployment {
     /// Every router that is named: the deployment's and those that pools have of their own.
     pub fn routers(&self) -> impl Iterator<Item = &PolicyConfig> {
         let pools = [&self.agg, &self.prefill, &self.decode].into_iter().flatten();
-        std::iter::once(&self.router).chain(pools.filter_map(|pool| pool.router.as_ref()))
+        std::iter::once(&self.router).chain(pools.filter_map(|pool| pool.router.as_deref()))
     }
 }
 

@@ -282,7 +282,7 @@ fn plan_pool<'a>(
     simulation: &mut Simulation<Serving>,
     registry: &Registry,
 ) -> Result<PoolPlan<'a>, ReplayError> {
-    let mut policy = registry.router(pool.router.as_ref().unwrap_or(&scenario.deployment.router))?;
+    let mut policy = registry.router(pool.router.as_deref().unwrap_or(&scenario.deployment.router))?;
     policy.serve_role(role);
     if pool.router.is_none() {
         policy.derive_for(role);

@@ -87,7 +87,9 @@ impl Router {
         let view = |id| WorkerView { rank: id % dp_size, ..WorkerView::idle(WorkerId(id)) };
         let views: Vec<_> = (0..workers.len() as u32).map(view).collect();
         if needs.hears_of_load() {
-            views.iter().for_each(|view| policy.load_changed(view));
+            for view in &views {
+                policy.load_changed(view);
+            }
         }
         let (segments, requests) = (tree.segment_count(), workload.requests.len());
         let load_segments = segments * usize::from(needs.blocks);

@@ -52,8 +52,8 @@ pub(super) const REQUEST: RequestView =
 /// Workers with so many `(requests, prefill tokens)`.
 pub(super) fn loaded(loads: &[(u32, u64)]) -> Vec<WorkerView> {
     let worker = |(id, &(active_requests, active_prefill_tokens)): (usize, &(u32, u64))| WorkerView {
-        active_requests,
         active_prefill_tokens,
+        active_requests,
         ..WorkerView::idle(WorkerId(id as u32))
     };
     loads.iter().enumerate().map(worker).collect()
