@@ -56,19 +56,6 @@ impl Diagnostics {
         &self.problems
     }
 
-    /// The problems for a terminal, drawn by miette into the text around them.
-    pub fn reports(&self) -> impl Iterator<Item = miette::Report> + '_ {
-        self.problems.iter().map(|problem| {
-            let source = &self.sources[problem.span.source as usize];
-            let start = problem.span.start.min(source.text.len());
-            let length = problem.span.end.min(source.text.len()).saturating_sub(start);
-            let label = miette::LabeledSpan::new(None, start, length);
-            let named = miette::NamedSource::new(&source.name, source.text.clone()).with_language("yaml");
-            miette::Report::new(miette::MietteDiagnostic::new(self.line(problem)).with_label(label))
-                .with_source_code(named)
-        })
-    }
-
     /// The place and what is wrong there, in one line.
     pub fn line(&self, problem: &Problem) -> String {
         let source = &self.sources[problem.span.source as usize];
