@@ -1,34 +1,37 @@
 //! A router of one's own, with the whole command line kept:
-//! `cargo run --example custom_router -- replay scenarios/custom_router.yaml`
+//! `cargo run --release --example custom_router -- replay scenarios/custom_router.yaml`
 
-use rand::RngExt;
+use std::cmp::Reverse;
+
 use serde::Deserialize;
 use spica::registry::Registry;
-use spica::serving::router::{Needs, PolicyContext, RequestView, Route, RoutingPolicy, WorkerView};
+use spica::serving::router::{Needs, Overlap, PolicyContext, RequestView, Route, RoutingPolicy, WorkerView};
+use spica::simulation::SimDuration;
 
-/// The power of two choices: of two workers drawn at random, the one with less prefill work queued.
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct TwoChoices {
-    /// Prompt tokens that one running request counts for.
-    tokens_per_request: u64,
+/// Goes where most of the prompt is cached, but only to workers that are calm; then to the calmest. Ties: lowest id.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CachedIfCalm {
+    /// A worker with fewer prompt tokens waiting than this is calm.
+    calm_tokens: u64,
 }
 
-impl RoutingPolicy for TwoChoices {
-    fn route(&mut self, _: &RequestView, workers: &[WorkerView], ctx: &mut PolicyContext<'_, '_>) -> Route {
-        let mut draw = || &workers[ctx.rng().random_range(0..workers.len())];
-        let work = |worker: &WorkerView| {
-            worker.active_prefill_tokens + self.tokens_per_request * u64::from(worker.active_requests)
+impl RoutingPolicy for CachedIfCalm {
+    fn route(&mut self, _: &RequestView, workers: &[WorkerView], _: &mut PolicyContext<'_, '_>) -> Route {
+        let calm = |worker: &&WorkerView| worker.active_prefill_tokens < self.calm_tokens;
+        let appeal = |worker: &&WorkerView| {
+            let cached = if calm(worker) { worker.overlap_blocks } else { 0 };
+            (calm(worker), cached, Reverse((worker.active_prefill_tokens, worker.id)))
         };
-        let (one, other) = (draw(), draw());
-        Route::To(if work(other) < work(one) { other.id } else { one.id })
+        Route::To(workers.iter().max_by_key(appeal).expect("there is always a worker").id)
     }
 
     fn needs(&self) -> Needs {
-        Needs { load: true, ..Needs::default() }
+        let overlap = Overlap::Reported { lag: SimDuration::ZERO };
+        Needs { load: true, overlap, ..Needs::default() }
     }
 }
 
 fn main() -> std::process::ExitCode {
-    spica::cli::run(Registry::builtin().with_router::<TwoChoices>("two_choices"))
+    spica::cli::run(Registry::builtin().with_router::<CachedIfCalm>("cached_if_calm"))
 }

@@ -32,7 +32,8 @@ fn without_it_the_known_routers_are_named() {
         let output = run_in_repository(Command::new(spica()).args([command, &scenario()]));
         let stderr = String::from_utf8(output.stderr).unwrap();
         assert_eq!((output.status.code(), output.stdout), (Some(2), Vec::new()), "{stderr}");
-        for word in ["custom_router.yaml:", "deployment.router", "two_choices", "kv_router", "round_robin"] {
+        for word in ["custom_router.yaml:", "deployment.router", "cached_if_calm", "kv_router", "round_robin"]
+        {
             assert!(stderr.contains(word), "`{word}` is not in: {stderr}");
         }
     }
