@@ -99,6 +99,7 @@ mod tests {
         assert_agree::<KvEvictionPolicy>();
         assert_agree::<SglangSchedulePolicy>();
         assert_agree::<KvTransferTiming>();
+        assert_agree::<LinkSharing>();
         assert_agree::<TraceTimeUnit>();
         assert_agree::<ZeroOutput>();
         assert_agree::<TraceFormat>();

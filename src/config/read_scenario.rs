@@ -107,8 +107,9 @@ pub(super) fn kv_transfer(section: &Section<'_>) -> KvTransfer {
         }
     }
     let sharing = section.choice("sharing").or(defaults.sharing);
+    let priced = section.has("bandwidth_gbps") || section.has("bytes_per_token");
     for (key, differs) in [("timing", timing != defaults.timing), ("sharing", sharing != defaults.sharing)] {
-        if differs && bandwidth_gbps.is_none() {
+        if differs && !priced {
             section.problem(key, "has no effect without `bandwidth_gbps` and `bytes_per_token`");
         }
     }
