@@ -8,4 +8,5 @@ mod property;
 mod router_cost;
 mod slow;
 mod support;
+mod topologies;
 mod trace_errors;
