@@ -51,8 +51,6 @@ pub(crate) struct SlowRun {
     pub admissions: Vec<Vec<Admission>>,
     /// All passes in which something was scheduled, in the order of their ends.
     pub passes: Vec<PassLog>,
-    /// Whether a pass of no length brought on an arrival at the same moment.
-    pub immediate_arrivals: bool,
 }
 
 /// One admission of a request.
@@ -257,8 +255,6 @@ impl<'a> Replay<'a> {
                 self.client.ended(request, now);
             }
         }
-        let arrives_now = self.client.next_time() == Some(now);
-        self.run.immediate_arrivals |= arrives_now && pass.duration == SimDuration::ZERO;
     }
 
     fn finish(mut self, pool: &Pool, may_be_cut: bool) -> SlowRun {
