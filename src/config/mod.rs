@@ -154,15 +154,15 @@ deployment:
   router: {policy: kv_router}
   planner: {policy: x}
   kv_transfer: {}
-  agg: {engine: {sglang: {}}, timing: {model: fixed}}
+  agg: {router: {policy: x}, engine: {sglang: {}}, timing: {model: fixed}}
 workload: {trace_path: a, arrival: {process: gamma}}
 sla: {}
 ";
         let disagg = "
 deployment:
   mode: disagg
-  prefill: {engine: {sglang: {}}, timing: {model: grid}}
-  decode: {engine: {sglang: {}}, timing: {model: profile}}
+  prefill: {router: {policy: x}, engine: {sglang: {}}, timing: {model: grid}}
+  decode: {router: {policy: x}, engine: {sglang: {}}, timing: {model: profile}}
 workload: {requests: [{}]}
 ";
         let rest = "

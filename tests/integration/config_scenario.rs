@@ -220,7 +220,7 @@ workload: {trace_path: a}
             "no effect",
         ),
         ("deployment.kv_transfer={sharing: fair}", "deployment.kv_transfer.sharing", "no effect"),
-        ("deployment.kv_transfer.sharing=fare", "deployment.kv_transfer.sharing", "did you mean `fair`?"),
+        ("deployment.kv_transfer.sharing=fiar", "deployment.kv_transfer.sharing", "did you mean `fair`?"),
         ("deployment.kv_transfer.bandwidth_gbps=0", "deployment.kv_transfer.bandwidth_gbps", "above 0"),
         ("deployment.kv_transfer.latency_ms=-1", "deployment.kv_transfer.latency_ms", "0 or more"),
         ("deployment.mode=disaggregated", "deployment.mode", "did you mean `disagg`?"),
