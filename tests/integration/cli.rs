@@ -116,9 +116,9 @@ fn check_says_what_could_not_be_run_yet() {
     let place = Workplace::with("scenario.yaml", SCENARIO);
     assert_eq!(place.run(&["check", "scenario.yaml"]).ending(0).stderr, "");
     let answer = place
-        .run(&["check", "scenario.yaml", "--set", "deployment.agg.engine.prefill_decode_interval=3"])
+        .run(&["check", "scenario.yaml", "--set", "deployment.agg.engine.kv_eviction_policy=belady"])
         .ending(0);
-    assert!(answer.stderr.contains("prefill_decode_interval"), "{}", answer.stderr);
+    assert!(answer.stderr.contains("kv_eviction_policy"), "{}", answer.stderr);
     let place = Workplace::with("search.yaml", SEARCH);
     assert_eq!(place.run(&["check", "search.yaml"]).ending(0).stderr, "");
     let answer = place.run(&[
