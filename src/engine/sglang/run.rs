@@ -116,16 +116,17 @@ impl SglangEngine {
         for _ in u32::from(self.pass.has_retracted)..passes {
             self.ratio.decay();
         }
-        let mut running = std::mem::take(&mut self.running);
-        running.retain_mut(|sequence| {
+        // Pages are taken when a pass starts, so before any that its end gives back.
+        for sequence in &mut self.running {
             if sequence.remaining(self.limits.max_model_len) > 0 {
                 let pages = (sequence.known() + passes).div_ceil(self.page_size);
                 let grown = self.cache.grow(&mut sequence.hold, pages);
                 assert!(grown, "a run is planned within the pages at hand");
                 sequence.emit(first, passes);
             }
-            !self.report(sequence, first + passes - 1, signals)
-        });
+        }
+        let mut running = std::mem::take(&mut self.running);
+        running.retain_mut(|sequence| !self.report(sequence, first + passes - 1, signals));
         self.running = running;
     }
 }
