@@ -246,14 +246,24 @@ impl SglangEngine {
         }
     }
 
+    /// Requests at the front that are not sorted: a prompt that is computed in part.
+    fn fixed(&self) -> usize {
+        usize::from(self.waiting.front().is_some_and(is_active))
+    }
+
+    /// Whether the order of the waiting queue depends on what is cached.
+    pub(super) fn sorts_waiting(&self) -> bool {
+        self.limits.policy == SglangSchedulePolicy::Lpm
+            && (2..=MOST_SORTED).contains(&(self.waiting.len() - self.fixed()))
+    }
+
     /// Puts those with the longest cached prefixes first, and last those that had better wait for another in the queue with whom
-    /// they share a prefix. A prompt that is computed in part stays where it is.
+    /// they share a prefix.
     fn sort_waiting(&mut self) {
-        let fixed = usize::from(self.waiting.front().is_some_and(is_active));
-        let sorted = self.waiting.len() - fixed;
-        if self.limits.policy != SglangSchedulePolicy::Lpm || !(2..=MOST_SORTED).contains(&sorted) {
+        if !self.sorts_waiting() {
             return;
         }
+        let fixed = self.fixed();
         self.order.clear();
         for position in fixed..self.waiting.len() {
             let request = self.waiting[position].request;

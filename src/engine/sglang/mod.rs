@@ -193,10 +193,10 @@ fn is_active(sequence: &Sequence) -> bool {
 
 impl Engine for SglangEngine {
     fn enqueue(&mut self, request: RequestId) -> bool {
-        let goes_first = self.waiting.is_empty() || self.limits.policy == SglangSchedulePolicy::Lpm;
         let sequence = self.new_sequence(request);
         self.waiting.push_back(sequence);
-        goes_first && self.running.len() < self.limits.max_num_seqs
+        let may_be_first = self.waiting.len() == 1 || self.sorts_waiting();
+        may_be_first && self.running.len() < self.limits.max_num_seqs
     }
 
     fn cut(&mut self, now: SimTime, started: bool) -> Option<SimTime> {

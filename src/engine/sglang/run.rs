@@ -4,7 +4,6 @@
 //! the first that lacks memory or in which the first in line might enter. Within it, only counters move.
 
 use super::{EngineError, SglangEngine, Signals};
-use crate::config::scenario::SglangSchedulePolicy;
 use crate::engine::progress::{LOOKAHEAD, PassKind};
 use crate::report::record::Role;
 use crate::simulation::{SimDuration, SimTime};
@@ -60,8 +59,11 @@ impl SglangEngine {
     fn passes_alike(&self, most: u32, forecast: &mut Forecast) -> u32 {
         let available = u64::from(self.cache.available());
         // Nobody sees an eviction, unless a router listens or the waiting queue is ordered by what is cached.
-        let sorts = self.limits.policy == SglangSchedulePolicy::Lpm && !self.waiting.is_empty();
-        let unseen = if sorts || self.cache.publishes() { u64::from(self.cache.free()) } else { available };
+        let unseen = if self.sorts_waiting() || self.cache.publishes() {
+            u64::from(self.cache.free())
+        } else {
+            available
+        };
         let kept = self.blocked().map_or(0, |blocked| u64::from(blocked.unheld_pages));
         let unseen = unseen.min(available - kept.min(available));
         let (mut growth, mut falling) = (0, 0);
