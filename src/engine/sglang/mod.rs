@@ -116,9 +116,10 @@ pub struct SglangEngine {
     reserved: FxHashMap<RequestId, Sequence>,
     pass: Pass,
     timeline: PassTimeline,
+    /// The counters with those of a pass that is not over.
+    running_counters: Counters,
+    /// The counters of passes that are over.
     counters: Counters,
-    /// The counters without those of a pass that is not over.
-    settled: Counters,
     path: Vec<PathStep>,
 }
 
@@ -145,8 +146,8 @@ impl SglangEngine {
             reserved: FxHashMap::default(),
             pass: Pass::default(),
             timeline: PassTimeline::default(),
+            running_counters: Counters::default(),
             counters: Counters::default(),
-            settled: Counters::default(),
             path: Vec::new(),
             inputs,
         }
@@ -177,7 +178,7 @@ impl SglangEngine {
     }
 
     fn settle_counters(&mut self) {
-        self.settled = Counters { evictions: self.cache.evictions(), ..self.counters };
+        self.counters = Counters { evictions: self.cache.evictions(), ..self.running_counters };
     }
 
     /// Requests that hold pages without taking part in passes.
@@ -273,7 +274,7 @@ impl Engine for SglangEngine {
     }
 
     fn counters(&self) -> Counters {
-        self.settled
+        self.counters
     }
 
     fn blocks_held(&self) -> u32 {

@@ -87,7 +87,7 @@ impl SglangEngine {
             self.release(&mut sequence, known);
             sequence.computed = 0;
             self.waiting.push_back(sequence);
-            self.counters.preemptions += 1;
+            self.running_counters.preemptions += 1;
             retracts = true;
         }
         if retracts {
@@ -166,9 +166,9 @@ impl SglangEngine {
         if self.pass.batch.is_empty() {
             return;
         }
-        self.counters.passes += 1;
+        self.running_counters.passes += 1;
         let computed = self.pass.chunks.iter().map(|chunk| u64::from(chunk.new_tokens));
-        self.counters.committed_prefill_tokens += computed.sum::<u64>();
+        self.running_counters.committed_prefill_tokens += computed.sum::<u64>();
         self.decodes_since_prefill = 0;
         let pass = self.timeline.ends.len() as u32 - 1;
         let mut batch = std::mem::take(&mut self.pass.batch);

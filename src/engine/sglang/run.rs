@@ -113,7 +113,7 @@ impl SglangEngine {
     /// Makes a run of decode passes visible that began with `first`.
     pub(super) fn complete_run(&mut self, first: u32, signals: &mut Signals) {
         let passes = self.timeline.ends.len() as u32 - first;
-        self.counters.passes += u64::from(passes);
+        self.running_counters.passes += u64::from(passes);
         self.decodes_since_prefill = self.decodes_since_prefill.saturating_add(passes);
         for _ in u32::from(self.pass.has_retracted)..passes {
             self.ratio.decay();

@@ -170,7 +170,7 @@ impl Pair {
         }
         let pages = (held.pages + amount - 2).min(known);
         assert_eq!(self.cache.grow(&mut hold, pages), self.model.grow(&mut held, pages));
-        if amount % 2 == 0 {
+        if amount.is_multiple_of(2) {
             let pages = held.pages;
             self.cache.insert(&mut hold, &path, pages);
             self.model.insert(&mut held, &tokens, pages);
