@@ -16,7 +16,7 @@ use std::io::{self, Write};
 use serde::Serialize;
 use serde::ser::Serializer;
 
-use super::record::{RequestRecord, RunRecord, Status};
+use super::record::{HandoffRecord, RequestRecord, RunRecord, Status};
 use crate::simulation::{SimDuration, SimTime};
 use crate::workload::{Prompt, Request, RequestId, Workload};
 
@@ -27,7 +27,9 @@ pub fn write_requests(record: &RunRecord, workload: &Workload, mut out: impl Wri
     let mut numbers: Vec<usize> = (0..record.requests.len()).filter(arrived).collect();
     numbers.sort_by_key(|&number| record.requests[number].arrival);
     for number in numbers {
-        serde_json::to_writer(&mut out, &Row::new(number, &record.requests[number], workload))?;
+        let handoff = record.handoffs.get(number).map(HandoffRow::new);
+        let row = Row { handoff, ..Row::new(number, &record.requests[number], workload) };
+        serde_json::to_writer(&mut out, &row)?;
         out.write_all(b"\n")?;
     }
     Ok(())
@@ -66,6 +68,31 @@ struct Row<'a> {
     decode_worker: Option<u32>,
     admissions: u32,
     hash_ids: HashIds<'a>,
+    /// In a disaggregated fleet only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    handoff: Option<HandoffRow>,
+}
+
+/// When the steps of a request's hand-off from its prefill to its decode worker were taken.
+#[derive(Serialize)]
+struct HandoffRow {
+    source_held_ms: Option<f64>,
+    destination_reserved_ms: Option<f64>,
+    destination_activated_ms: Option<f64>,
+    decode_admit_ms: Option<f64>,
+    source_released_ms: Option<f64>,
+}
+
+impl HandoffRow {
+    fn new(handoff: &HandoffRecord) -> Self {
+        Self {
+            source_held_ms: handoff.source_held.map(SimTime::as_ms),
+            destination_reserved_ms: handoff.destination_reserved.map(SimTime::as_ms),
+            destination_activated_ms: handoff.destination_activated.map(SimTime::as_ms),
+            decode_admit_ms: handoff.decode_admit.map(SimTime::as_ms),
+            source_released_ms: handoff.source_released.map(SimTime::as_ms),
+        }
+    }
 }
 
 impl<'a> Row<'a> {
@@ -93,6 +120,7 @@ impl<'a> Row<'a> {
             decode_worker: record.decode_worker,
             admissions: record.admissions,
             hash_ids: HashIds { workload, prompt: request.prompt },
+            handoff: None,
         }
     }
 }

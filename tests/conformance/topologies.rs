@@ -8,6 +8,7 @@ use std::sync::Arc;
 use spica::config::{self, Document};
 use spica::registry::Registry;
 use spica::report::record::RunRecord;
+use spica::report::requests::write_requests;
 use spica::serving::{ReplayLimits, Traffic, replay};
 use spica::simulation::SimTime;
 use spica::workload::{self, Workload};
@@ -37,6 +38,12 @@ fn check(deployment: &str, requests: &str, expected: &[(&str, &[f64])]) -> RunRe
         let last = at(stamps.len().wrapping_sub(1));
         assert_eq!(found, (stamps.len(), at(0), at(1), last), "tokens of {name}");
     }
+    let mut rows = Vec::new();
+    write_requests(&record, &workload, &mut rows).unwrap();
+    let first: serde_json::Value =
+        serde_json::Deserializer::from_slice(&rows).into_iter().next().unwrap().unwrap();
+    let held = record.handoffs.first().and_then(|handoff| handoff.source_held).map(SimTime::as_ms);
+    assert_eq!(first["handoff"]["source_held_ms"].as_f64(), held, "rows tell the steps of a hand-off");
     record
 }
 
