@@ -75,6 +75,7 @@ struct Row<'a> {
 
 /// When the steps of a request's hand-off from its prefill to its decode worker were taken.
 #[derive(Serialize)]
+#[expect(clippy::struct_field_names, reason = "the fields are keys, with their unit")]
 struct HandoffRow {
     source_held_ms: Option<f64>,
     destination_reserved_ms: Option<f64>,

@@ -15,8 +15,9 @@ use spica::workload::{self, Workload};
 
 /// Fills a deployment and its requests into a scenario, replays it, and compares the token stamps in milliseconds.
 fn check(deployment: &str, requests: &str, expected: &[(&str, &[f64])]) -> RunRecord {
-    let requests: String =
+    let requests: Vec<_> =
         requests.lines().map(|request| format!("    - {{{}}}\n", request.trim())).collect();
+    let requests = requests.concat();
     let text = format!("deployment:\n{deployment}\nworkload:\n  requests:\n{requests}");
     let document =
         config::load(&text, Path::new("case.yaml"), &[]).unwrap_or_else(|error| panic!("{error}\n{text}"));
