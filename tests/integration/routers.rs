@@ -8,8 +8,10 @@ use std::sync::Arc;
 
 use spica::config::{self, Document};
 use spica::registry::Registry;
-use spica::report::record::{RequestRecord, RunRecord};
-use spica::serving::{ReplayLimits, Traffic, replay};
+use spica::report::record::{RequestRecord, RunRecord, Status};
+use spica::serving::router::{Needs, PolicyContext, RequestView, Route, RoutingPolicy, WorkerView};
+use spica::serving::{ReplayError, ReplayLimits, Traffic, replay};
+use spica::simulation::SimTime;
 use spica::workload;
 
 use super::cli_command::Workplace;
@@ -18,6 +20,15 @@ use super::config::assert_refused;
 /// Replays a scenario whose requests are written out. Prompts have blocks of 4 tokens, a pass with prompts takes 10 ms, one
 /// with decoding requests 2 ms.
 fn run(seed: u64, deployment: &str, requests: &str) -> RunRecord {
+    try_run(seed, deployment, requests, &Registry::builtin()).unwrap()
+}
+
+fn try_run(
+    seed: u64,
+    deployment: &str,
+    requests: &str,
+    registry: &Registry,
+) -> Result<RunRecord, ReplayError> {
     let text = format!(
         "seed: {seed}\ndeployment:\n{deployment}\nworkload:\n  trace_block_size: 4\n  requests:\n{requests}"
     );
@@ -26,7 +37,7 @@ fn run(seed: u64, deployment: &str, requests: &str) -> RunRecord {
     };
     let workload = workload::load(&scenario.workload, None, 4).unwrap().workload;
     let traffic = Traffic::new(Arc::new(workload), 4);
-    replay(&scenario, &traffic, &Registry::builtin(), &ReplayLimits::default()).unwrap()
+    replay(&scenario, &traffic, registry, &ReplayLimits::default())
 }
 
 const POOL: &str = "engine: {block_size: 4, max_num_batched_tokens: 100}, \
@@ -118,6 +129,51 @@ fn the_prefill_router_has_the_waiting_room_of_two_pools() {
     let pools = disaggregated("{policy: kv_router, queue_threshold: 0.5}", "");
     let record = run(1, &pools, &requests(&[(0.0, 51, ""), (1.0, 8, "")]));
     assert_eq!(dispatched_ms(&record), [0.0, 10.0]);
+}
+
+/// Lets one request at a time into the pool.
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OneAtATime {
+    /// Whether it asks for the load, by which it would be woken.
+    listens: bool,
+}
+
+impl RoutingPolicy for OneAtATime {
+    fn route(
+        &mut self,
+        request: &RequestView,
+        workers: &[WorkerView],
+        _: &mut PolicyContext<'_, '_>,
+    ) -> Route {
+        let free = workers.iter().all(|worker| worker.active_requests == 0);
+        let holds = if self.listens { !free } else { request.id.0 > 0 };
+        if holds { Route::Hold } else { Route::To(workers[0].id) }
+    }
+
+    fn needs(&self) -> Needs {
+        Needs { load: self.listens, ..Needs::default() }
+    }
+}
+
+#[test]
+fn a_policy_may_hold_requests_if_it_hears_of_the_load() {
+    let registry = Registry::builtin().with_router::<OneAtATime>("one_at_a_time");
+    let list = requests(&[(0.0, 8, ""), (1.0, 60, ""), (2.0, 8, ""), (45.0, 8, "")]);
+    let pool = |listens| aggregated(2, &format!("{{policy: one_at_a_time, listens: {listens}}}"));
+    let record = try_run(1, &pool(true), &list, &registry).unwrap();
+    assert_eq!(dispatched_ms(&record), [0.0, 10.0, 20.0, 45.0]);
+    let error = try_run(1, &pool(false), &list, &registry).unwrap_err().to_string();
+    assert!(error.contains("nothing would ever wake it"), "{error}");
+}
+
+#[test]
+fn who_still_waits_at_the_end_is_unfinished() {
+    let router = aggregated(1, "{policy: kv_router, queue_threshold: 0}");
+    let list = requests(&[(0.0, 8, ""), (1.0, 8, "")]);
+    let record = run(1, &router, &format!("{list}max_sim_time_ms: 5\n"));
+    let ends: Vec<_> = record.requests.iter().map(|request| (request.status, request.dispatched)).collect();
+    assert_eq!(ends, [(Status::Unfinished, Some(SimTime::ZERO)), (Status::Unfinished, None)]);
 }
 
 /// Two workers look the same to the first turn and differ ever after.
