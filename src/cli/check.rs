@@ -20,6 +20,8 @@ pub(super) fn run(
     let document = load_document(&arguments.file, &arguments.overrides.set)?;
     check_policies(&arguments.file, &document, registry)?;
     note_refusals(&arguments.file, &document, registry, console);
+    // Paths as the file itself would have to give them, so that the text can stand beside it.
+    let document = document.with_paths_from(arguments.file.parent().unwrap_or(Path::new("")));
     match console.format() {
         Format::Text => Console::print(&document.to_yaml())?,
         Format::Json => Console::print_json(&document.to_json())?,

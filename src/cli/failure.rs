@@ -30,6 +30,14 @@ impl Failure {
         Self { message: message.to_string(), status: Status::BadInput }
     }
 
+    /// All of several failures in one, if there are any; the status is the first one's.
+    pub(super) fn first_or_all(failures: impl IntoIterator<Item = Option<Self>>) -> Result<(), Self> {
+        let failures: Vec<Self> = failures.into_iter().flatten().collect();
+        let Some(first) = failures.first() else { return Ok(()) };
+        let messages: Vec<&str> = failures.iter().map(|failure| failure.message.as_str()).collect();
+        Err(Self { message: messages.join("\n"), status: first.status })
+    }
+
     /// The run itself failed.
     pub(super) fn run(message: impl Display) -> Self {
         Self { message: message.to_string(), status: Status::RunFailed }

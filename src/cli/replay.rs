@@ -30,14 +30,16 @@ pub(super) fn run(
 ) -> Result<Status, Failure> {
     let file = &arguments.scenario;
     let document = load_document(file, &arguments.overrides.set)?;
-    check_policies(file, &document, registry)?;
+    let policies = check_policies(file, &document, registry);
     let Document::Scenario(scenario) = document else {
         let message = "is a search configuration, not a scenario; run `spica search` on it";
         return Err(Failure::input(format!("{}: {message}", file.display())));
     };
-    refuse_unsupported(file, &scenario)?;
+    let supported = refuse_unsupported(file, &scenario);
     let block_size = engine_block_size(&scenario);
-    let workload = load_workload(&scenario.workload, block_size, console)?;
+    let workload = load_workload(&scenario.workload, block_size, console);
+    Failure::first_or_all([policies.err(), supported.err(), workload.as_ref().err().cloned()])?;
+    let workload = workload?;
     let folder = arguments.output_dir.as_deref().map(|path| OutputFolder::prepare(path, &[REPORT, REQUESTS]));
     let folder = folder.transpose()?;
 

@@ -106,6 +106,9 @@ pub(super) fn kv_transfer(section: &Section<'_>) -> KvTransfer {
                 .problem(other, format!("has no effect without `{key}`; give both, or `latency_ms` alone"));
         }
     }
+    if section.has("latency_ms") && section.has("bandwidth_gbps") && latency_ms > 0.0 {
+        section.problem("latency_ms", "has no effect beside `bandwidth_gbps`; give one of the two");
+    }
     let sharing = section.choice("sharing").or(defaults.sharing);
     let priced = section.has("bandwidth_gbps") || section.has("bytes_per_token");
     for (key, differs) in [("timing", timing != defaults.timing), ("sharing", sharing != defaults.sharing)] {

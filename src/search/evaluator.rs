@@ -75,7 +75,7 @@ impl Evaluator for ReplayEvaluator {
                 Evaluation::Failed(format!("candidate build failed: {reason}"))
             }
             (Err(ReplayError::Interrupted), Some((seconds, _))) if !told_to_stop => {
-                Evaluation::Infeasible(format!("exceed runtime: replay > {seconds}s"))
+                Evaluation::Infeasible(format!("{TIMED_OUT}: replay > {seconds}s"))
             }
             (Err(ReplayError::Interrupted), _) => Evaluation::Interrupted,
             (Err(error), _) => Evaluation::Failed(format!("replay failed: {error}")),
@@ -83,7 +83,16 @@ impl Evaluator for ReplayEvaluator {
     }
 }
 
+/// How the reason of a candidate begins whose replay took longer than the wall clock allowed.
+pub(super) const TIMED_OUT: &str = "exceed runtime";
+
 fn measured(summary: &Summary) -> Evaluation {
+    if summary.completed_requests == 0 {
+        let (rejected, unfinished) = (summary.rejected_requests, summary.unfinished_requests);
+        return Evaluation::Infeasible(format!(
+            "no request completed: {rejected} rejected because the engine can never run them, {unfinished} unfinished"
+        ));
+    }
     match serde_json::to_value(summary) {
         Ok(Value::Object(metrics)) => Evaluation::Measured(metrics),
         Ok(_) => Evaluation::Failed("replay failed: its summary has no named figures".into()),

@@ -4,6 +4,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::branch::Plan;
+use super::evaluator::TIMED_OUT;
 use super::ranking::{Candidate, rank};
 use super::study::{Standings, StudyEnd};
 use super::trial::{Outcome, Tally, TrialRecord};
@@ -70,10 +71,12 @@ impl SearchResult {
         let Standings { tally, candidates, rejected, studies, .. } = standings;
         let all_covered =
             studies.len() == plan.branches.len() && studies.iter().all(|study| study.covers_all_points);
+        // What the clock cut off was not evaluated, and another run may cut off something else.
+        let timed_out = rejected.iter().any(|rejected| rejected.reason.starts_with(TIMED_OUT));
         Self {
             schema_version: SCHEMA_VERSION,
             goal: plan.config.goal.clone(),
-            certified_optimum: all_covered && !candidates.is_empty(),
+            certified_optimum: all_covered && !candidates.is_empty() && !timed_out,
             tally,
             candidates: rank(candidates),
             rejected,

@@ -11,8 +11,8 @@ use super::recorder::Recorder;
 use super::router::{Needs, RoutedPool, Router, RoutingPolicy};
 use super::worker::{Handoff, HandoffOrder, Listeners, Transfer, Worker};
 use crate::config::scenario::{
-    Backend, Deployment, DeploymentMode, KvEvictionPolicy, KvTransfer, LinkSharing, Pool, Scenario,
-    TimingConfig,
+    Backend, Deployment, DeploymentMode, KvEvictionPolicy, KvTransfer, LinkSharing, Pool, PreemptionMode,
+    Scenario, TimingConfig,
 };
 use crate::engine::sglang::SglangEngine;
 use crate::engine::trtllm::TrtllmEngine;
@@ -120,7 +120,23 @@ fn refuse_pool(role: Role, pool: &Pool, problems: &mut Vec<String>) {
         }
     };
     let cadence = engine.prefill_schedule_interval > 1;
-    refuse(sglang && role != Role::Agg, "engine.backend: sglang is not built yet in a disaggregated fleet");
+    let trtllm = engine.backend == Backend::Trtllm;
+    refuse(
+        pool.startup_time_s > 0.0,
+        "startup_time_s: has an effect on workers added by a planner only, and planners are not built yet",
+    );
+    refuse(
+        engine.first_token_decode && (role != Role::Agg || sglang),
+        "engine.first_token_decode: has an effect in a pool that does both phases, with vllm or trtllm, only",
+    );
+    refuse(
+        engine.decode_speedup_ratio != 1.0 && role == Role::Prefill,
+        "engine.decode_speedup_ratio: has no effect in a prefill pool",
+    );
+    refuse(
+        engine.preemption_mode != PreemptionMode::Lifo && trtllm,
+        "engine.preemption_mode: has no effect with backend trtllm, where nobody gives way",
+    );
     refuse(
         engine.kv_eviction_policy != KvEvictionPolicy::Lru,
         "engine.kv_eviction_policy: only lru is built yet",

@@ -75,6 +75,9 @@ impl<P: Protocol> Context<'_, P> {
     /// If `time` lies before [`Context::now`]; the past is settled.
     pub fn send_at<I: Into<P::Message>>(&mut self, time: SimTime, class: Class, to: Address<I>, message: I) {
         assert!(time >= self.core.now, "{} sends into the past: {time} at {}", self.path(), self.core.now);
+        if time == SimTime::MAX {
+            self.fail("the clock ends here: 584 years have passed");
+        }
         self.core.agenda.push(time, class, to.actor, message.into());
     }
 
@@ -84,6 +87,9 @@ impl<P: Protocol> Context<'_, P> {
     /// If `time` lies before [`Context::now`]; the past is settled.
     pub fn wake_at(&mut self, time: SimTime, class: Class) {
         assert!(time >= self.core.now, "{} wakes in the past: {time} at {}", self.path(), self.core.now);
+        if time == SimTime::MAX {
+            self.fail("the clock ends here: 584 years have passed");
+        }
         self.core.wakes.set(self.me, time, class);
     }
 
