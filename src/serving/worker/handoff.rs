@@ -21,6 +21,7 @@ use rustc_hash::FxHashMap;
 use super::Worker;
 use crate::config::scenario::{Backend, EngineOptions, KvTransfer, KvTransferTiming, Pool, Scenario};
 use crate::engine::{Reservation, TokenStamps};
+use crate::report::record::Role;
 use crate::serving::message::{LinkMessage, RouterMessage, Serving, WorkerId, WorkerMessage};
 use crate::serving::order;
 use crate::serving::recorder::HandoffStep;
@@ -179,7 +180,17 @@ impl Worker {
         self.engine(rank).activate(request);
     }
 
-    /// Prefill: the blocks of a prompt have been fetched.
+    /// Prefill: a request can never run here; blocks that were set aside for it beforehand are not needed.
+    pub(super) fn give_reservation_back(&self, request: RequestId, ctx: &mut Context<'_, Serving>) {
+        if let Some(handoff) = &self.handoff
+            && self.role == Role::Prefill
+            && handoff.order == HandoffOrder::DestinationFirst
+        {
+            ctx.send(handoff.router, RouterMessage::HandedOff(request));
+        }
+    }
+
+    /// The blocks of a prompt are not needed any more: fetched, or never to be filled.
     pub(super) fn release(&mut self, rank: WorkerId, request: RequestId, ctx: &mut Context<'_, Serving>) {
         let Some(handoff) = &mut self.handoff else { return };
         if self.busy {
@@ -187,6 +198,7 @@ impl Worker {
             return;
         }
         self.give_up(rank, request, ctx);
+        self.grant_reservations(ctx);
         if self.has_work() {
             ctx.wake_at(ctx.now(), order::PASS_START);
         }
@@ -194,7 +206,9 @@ impl Worker {
 
     fn give_up(&mut self, rank: WorkerId, request: RequestId, ctx: &mut Context<'_, Serving>) {
         let now = ctx.now();
-        ctx.record().handed_off(request, HandoffStep::SourceReleased, now);
+        if self.role == Role::Prefill {
+            ctx.record().handed_off(request, HandoffStep::SourceReleased, now);
+        }
         self.engine(rank).release_source(request);
         self.tell_router(RouterMessage::Ended(rank, request), ctx);
     }

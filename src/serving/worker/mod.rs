@@ -178,6 +178,7 @@ impl Worker {
                 }
                 Output::Rejected(request, stamps) => {
                     ctx.record().rejected(request, stamps, now);
+                    self.give_reservation_back(request, ctx);
                     self.tell_ended(id, request, ctx);
                 }
             }
