@@ -98,4 +98,6 @@ pub struct InputTally {
     pub repaired: indexmap::IndexMap<String, u64>,
     /// Rows with a field that has no effect, by field.
     pub ignored: indexmap::IndexMap<String, u64>,
+    /// Requests that look wrong and are used all the same, by kind.
+    pub suspicious: indexmap::IndexMap<String, u64>,
 }

@@ -247,6 +247,7 @@ impl Ledger {
             dropped: counts(&self.dropped),
             repaired: counts(&self.repaired),
             ignored: counts(&self.ignored),
+            suspicious: IndexMap::new(),
         }
     }
 }

@@ -75,6 +75,7 @@ fn seconds_are_taken_as_milliseconds_with_a_warning() {
     assert_eq!(arrivals[1..3], [0.21, 0.34]);
     assert_eq!(arrivals[11], 6.4);
     assert_eq!(kinds(&loaded), [("tiny span", 12)]);
+    assert_eq!(loaded.workload.input.suspicious.get("tiny span"), Some(&12), "the report has the same count");
     let message = &loaded.warnings[0].message;
     assert!(
         message.contains("1875 requests per second") && message.contains("trace_time_unit: s"),

@@ -344,7 +344,10 @@ impl<'o> Reader<'o> {
             problems: self.problems,
         };
         let mut loaded = self.assembly.finish(InputKind::Trace, chunks, ending)?;
-        loaded.warnings.extend(suspicions(&loaded.workload, self.options));
+        let suspicions = suspicions(&loaded.workload, self.options);
+        let counts = suspicions.iter().map(|warning| (warning.kind.to_string(), warning.count));
+        loaded.workload.input.suspicious = counts.collect();
+        loaded.warnings.extend(suspicions);
         Ok(loaded)
     }
 }
