@@ -345,7 +345,7 @@ impl<'o> Reader<'o> {
         };
         let mut loaded = self.assembly.finish(InputKind::Trace, chunks, ending)?;
         let suspicions = suspicions(&loaded.workload, self.options);
-        let counts = suspicions.iter().map(|warning| (warning.kind.to_string(), warning.count));
+        let counts = suspicions.iter().map(|warning| (warning.kind.clone(), warning.count));
         loaded.workload.input.suspicious = counts.collect();
         loaded.warnings.extend(suspicions);
         Ok(loaded)
