@@ -1,20 +1,20 @@
 //! The scheduler of SGLang: prompts before generation, a radix cache, and room for output that is promised by experience.
 //!
-//! # A pass ([`pass`])
+//! # A pass (`pass.rs`)
 //!
-//! A pass either computes prompts or generates, never both. If any prompt can be taken up ([`admission`]), generation pauses
+//! A pass either computes prompts or generates, never both. If any prompt can be taken up (`admission.rs`), generation pauses
 //! and the pass computes prompts; those that are complete get their first token at its end, and what they computed
-//! goes into the cache ([`radix`]). Otherwise everybody running gets one token ([`run`]). Who needs a page that is
+//! goes into the cache (`radix.rs`). Otherwise everybody running gets one token (`run.rs`). Who needs a page that is
 //! not to be had for its first token gets that in the next decode pass instead.
 //!
-//! # Promises ([`token_ratio`])
+//! # Promises (`token_ratio.rs`)
 //!
 //! A request that enters is charged its prompt and its output, up to a limit. What running requests may still need is
 //! charged at a ratio below one, which falls while all goes well. When a decode pass lacks memory after all, the request
 //! that generated least is *retracted*: it leaves its pages to the cache, goes to the end of the waiting queue, and the
 //! ratio is estimated anew.
 //!
-//! # Roles ([`handoff`])
+//! # Roles (`handoff.rs`)
 //!
 //! A prefill engine sends nothing to the client: it keeps the pages of a computed prompt until they have been fetched. A
 //! decode engine takes up requests whose prompt was computed elsewhere, into pages that it set aside before, and
