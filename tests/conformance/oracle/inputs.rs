@@ -22,16 +22,12 @@ pub(super) struct Case {
 
 /// Reads `inputs`; anything unknown in it is a failure, for nothing may be left out silently.
 pub(super) fn case(inputs: &Value, first_token_decode: bool, shared: Option<&Path>) -> Case {
-    let mut document = json!({
-        "deployment": {"mode": "agg", "agg": {"workers": 1, "engine": {}, "timing": {"model": "polynomial"}}},
-        "workload": {},
-    });
-    document["deployment"]["agg"]["engine"]["first_token_decode"] = json!(first_token_decode);
+    let mut document = json!({"deployment": {}, "workload": {}});
+    deployment(&mut document["deployment"], inputs, first_token_decode);
     for (key, value) in object(inputs) {
         match key.as_str() {
-            "engine" => engine(&mut document["deployment"]["agg"], object(value)),
             "synthetic" => synthetic(&mut document["workload"], value, &inputs["kw"]),
-            "kw" | "kind" | "rows" | "trace" => {}
+            "engine" | "prefill" | "decode" | "launch" | "kw" | "kind" | "rows" | "trace" => {}
             _ => panic!("no such input: {key}"),
         }
     }
@@ -58,6 +54,8 @@ fn arguments(document: &mut Value, arguments: &Map<String, Value>, is_synthetic:
     for (key, value) in arguments {
         let place = match key.as_str() {
             "num_workers" => &mut document["deployment"]["agg"]["workers"],
+            "num_prefill_workers" => &mut document["deployment"]["prefill"]["workers"],
+            "num_decode_workers" => &mut document["deployment"]["decode"]["workers"],
             "router_mode" => &mut document["deployment"]["router"]["policy"],
             "sla_ttft_ms" => &mut document["sla"]["ttft_ms"],
             "sla_itl_ms" => &mut document["sla"]["itl_ms"],
@@ -79,15 +77,43 @@ fn arguments(document: &mut Value, arguments: &Map<String, Value>, is_synthetic:
     }
 }
 
-fn engine(pool: &mut Value, options: &Map<String, Value>) {
-    for (key, value) in options {
-        if key == "timing_model" {
-            let mut timing = value.clone();
-            timing["model"] = object_mut(&mut timing).remove("type").expect("a kind of timing");
-            pool["timing"] = timing;
-        } else {
-            pool["engine"][key] = value.clone();
+/// One pool, or two where engines of two roles are given; what is said of all engines holds for both.
+fn deployment(deployment: &mut Value, inputs: &Value, first_token_decode: bool) {
+    let disaggregated = inputs["prefill"].is_object();
+    deployment["mode"] = json!(if disaggregated { "disagg" } else { "agg" });
+    for name in if disaggregated { &["prefill", "decode"][..] } else { &["agg"] } {
+        let mut pool = json!({"workers": 1, "engine": {}, "timing": {"model": "polynomial"}});
+        if first_token_decode {
+            pool["engine"]["first_token_decode"] = json!(true);
         }
+        for options in [&inputs["engine"], &inputs[*name]].into_iter().filter_map(Value::as_object) {
+            engine(&mut pool, deployment, options);
+        }
+        for (key, value) in inputs["launch"].as_object().into_iter().flatten() {
+            match key.as_str() {
+                "dp_size" | "tensor_parallel_size" => pool[key] = value.clone(),
+                _ => panic!("no such input of a replica: {key}"),
+            }
+        }
+        deployment[*name] = pool;
+    }
+}
+
+fn engine(pool: &mut Value, deployment: &mut Value, options: &Map<String, Value>) {
+    for (key, value) in options {
+        let place = match key.as_str() {
+            "timing_model" => {
+                let mut timing = value.clone();
+                timing["model"] = object_mut(&mut timing).remove("type").expect("a kind of timing");
+                pool["timing"] = timing;
+                continue;
+            }
+            "kv_transfer_bandwidth" => &mut deployment["kv_transfer"]["bandwidth_gbps"],
+            "kv_transfer_bytes_per_token" => &mut deployment["kv_transfer"]["bytes_per_token"],
+            "kv_transfer_timing_mode" => &mut deployment["kv_transfer"]["timing"],
+            _ => &mut pool["engine"][key],
+        };
+        *place = value.clone();
     }
 }
 

@@ -30,7 +30,7 @@ struct Counts {
 macro_rules! oracle {
     (
         exact { $($exact:ident $(($passes:literal passes, $evictions:literal evictions))?,)* }
-        fast_only { $($alone:ident,)* }
+        fast_only { $($alone:ident $(($alone_passes:literal passes, $alone_evictions:literal evictions))?,)* }
         one_of_many { $($drawn:ident,)* }
         bands { $($band:ident ($seeds:literal seeds),)* }
         not_yet { $($later:ident: $reason:literal,)* }
@@ -58,10 +58,12 @@ macro_rules! oracle {
             #[test]
             fn $alone() {
                 let Some((answer, case)) = open(stringify!($alone)) else { return };
-                check(stringify!($alone), &fast_faults(&answer, &case, None));
+                let counts: &[Counts] =
+                    &[$(Counts { passes: $alone_passes, evictions: $alone_evictions })?];
+                check(stringify!($alone), &fast_faults(&answer, &case, counts.first().copied()));
             }
         )*
-        const TRIED: &[&str] = &[$(stringify!($exact),)* $(stringify!($alone),)* $(stringify!($drawn),)* $(stringify!($band),)*];
+        const TRIED: &[&str] = &["conv_disagg_4p4d_rr_xfer", $(stringify!($exact),)* $(stringify!($alone),)* $(stringify!($drawn),)* $(stringify!($band),)*];
         /// Cases that nothing here can answer yet, and what is missing.
         const NOT_YET: &[(&str, &str)] = &[$((stringify!($later), $reason)),*];
     };
@@ -101,9 +103,14 @@ oracle! {
         v151_tiny_one,
         v151_tiny_three_prefix,
     }
-    // The slow replay has no SGLang.
+    // The slow replay covers neither.
     fast_only {
         tiny_sglang,
+        tiny_1p1d,
+        tiny_1p1d_fixed,
+        tiny_1p1d_xfer,
+        tiny_dp2,
+        conv_disagg_4p4d_rr (1_795_137 passes, 4_086_254 evictions),
     }
     // Decisions between equal costs are drawn: one of the draws has to give the reference's very answer.
     one_of_many {
@@ -114,18 +121,12 @@ oracle! {
         conv_agg4_kv_conc64 (5 seeds),
         conv_agg8_kv (5 seeds),
         conv_agg8_kv_b16 (5 seeds),
+        conv_disagg_4p4d_kv (5 seeds),
         syn_multiturn (20 seeds),
         // Its p99 TTFT varies by 1.5 % from seed to seed, and the reference's few runs happen to lie close together.
         synth_agg4_kv (40 seeds),
     }
     not_yet {
-        tiny_1p1d: "disaggregated pools",
-        tiny_1p1d_fixed: "disaggregated pools",
-        tiny_1p1d_xfer: "disaggregated pools",
-        tiny_dp2: "data-parallel ranks",
-        conv_disagg_4p4d_kv: "disaggregated pools",
-        conv_disagg_4p4d_rr: "disaggregated pools",
-        conv_disagg_4p4d_rr_xfer: "disaggregated pools",
         conv_planner_agg_load: "planners",
         conv_planner_agg_throughput: "planners",
         conv_planner_disagg_throughput: "planners",
@@ -144,6 +145,30 @@ oracle! {
         aicgrid_minimax_b200: "timing profiles",
         aicgrid_qwen32b_h200: "timing profiles",
     }
+}
+
+/// Some rule of transfers that overlap on one decode worker is not known: the reference delays short prompts a little
+/// more, 0.9 s in all over 12,031 requests.
+#[test]
+fn conv_disagg_4p4d_rr_xfer() {
+    const EXACT: &[&str] = &[
+        "duration_ms",
+        "prefix_cache_reused_ratio",
+        "first_admission_prefix_cache_reused_ratio",
+        "p75_ttft_ms",
+        "p90_ttft_ms",
+        "p95_ttft_ms",
+        "p99_ttft_ms",
+    ];
+    let name = "conv_disagg_4p4d_rr_xfer";
+    let Some((answer, case)) = open(name) else { return };
+    let record = arms::fast(&case.scenario, &case.workload);
+    let mut wrong = answer::faults_but_for(&answer, &case, &record, EXACT, 5e-4);
+    let counters = record.counters;
+    if (counters.passes, counters.evictions) != (1_796_530, 4_086_072) {
+        wrong.push(format!("passes and evictions: {counters:?}"));
+    }
+    check(name, &wrong);
 }
 
 #[test]

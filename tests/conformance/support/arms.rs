@@ -9,10 +9,11 @@ use spica::serving::{ReplayLimits, Traffic, replay};
 use spica::simulation::SimDuration;
 use spica::workload::Workload;
 
+use super::scenario::block_size;
+
 /// What the crate's replay leaves behind.
 pub(crate) fn fast(scenario: &Scenario, workload: &Arc<Workload>) -> RunRecord {
-    let block_size = scenario.deployment.agg.as_ref().map_or(1, |pool| pool.engine.block_size);
-    let traffic = Traffic::new(workload.clone(), block_size);
+    let traffic = Traffic::new(workload.clone(), block_size(scenario));
     replay(scenario, &traffic, &Registry::builtin(), &ReplayLimits::default())
         .unwrap_or_else(|error| panic!("the replay failed: {error}"))
 }

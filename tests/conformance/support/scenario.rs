@@ -4,7 +4,7 @@ use std::io::BufRead;
 use std::path::Path;
 
 use serde_json::Value;
-use spica::config::scenario::{Pool, Scenario};
+use spica::config::scenario::Scenario;
 use spica::config::{self, Document};
 use spica::workload::{self, Workload};
 
@@ -18,14 +18,16 @@ pub(crate) fn scenario(document: &Value) -> Scenario {
     }
 }
 
-/// The only pool of an aggregated scenario.
-pub(crate) fn pool(scenario: &Scenario) -> &Pool {
-    scenario.deployment.agg.as_ref().expect("an aggregated scenario")
+/// Tokens per KV block of a scenario's engines: the same in all its pools.
+pub(crate) fn block_size(scenario: &Scenario) -> u32 {
+    let deployment = &scenario.deployment;
+    let first = [&deployment.agg, &deployment.prefill].into_iter().flatten().next();
+    first.expect("a pool").engine.block_size
 }
 
 /// The workload of a scenario; `trace` is the file that it names, if it names one.
 pub(crate) fn workload(scenario: &Scenario, trace: Option<&mut dyn BufRead>) -> Workload {
-    match workload::load(&scenario.workload, trace, pool(scenario).engine.block_size) {
+    match workload::load(&scenario.workload, trace, block_size(scenario)) {
         Ok(loaded) => loaded.workload,
         Err(problems) => panic!("{problems}"),
     }
