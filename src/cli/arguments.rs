@@ -105,15 +105,21 @@ pub(super) struct Overrides {
 #[derive(Debug, Subcommand)]
 pub(super) enum TraceCommand {
     /// Print what is in a trace: rows, span, rate, lengths, and how much of its prompts could be reused
-    Stats(StatsArguments),
+    Stats(TraceArguments),
+    /// Write a trace, or the requests.jsonl of a replay, to standard output as Mooncake JSONL
+    ///
+    /// Rows of a replay become requests that arrive when they arrived there, later turns of a session as long after the
+    /// end of the turn before them.
+    Convert(TraceArguments),
     /// Write a seeded trace to standard output: the same options give the same bytes
     #[command(subcommand)]
     Generate(GenerateCommand),
 }
 
+/// A trace to be read.
 #[derive(Debug, Args)]
-pub(super) struct StatsArguments {
-    /// Mooncake JSONL, plain or gzip
+pub(super) struct TraceArguments {
+    /// Mooncake JSONL or the requests.jsonl of a replay, plain or gzip
     pub(super) file: PathBuf,
     /// Tokens that one hash id stands for
     #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..))]

@@ -1,24 +1,32 @@
 //! `spica trace`: look into traces, or make them.
 
 use std::io::{self, Write};
+use std::sync::Arc;
 
-use super::arguments::{Format, GenerateCommand, StatsArguments, TraceCommand};
+use super::arguments::{Format, GenerateCommand, TraceArguments, TraceCommand};
 use super::console::Console;
 use super::failure::{Failure, Status};
 use super::input::load_workload;
 use crate::config::scenario::{WorkloadConfig, WorkloadSource, ZeroOutput};
 use crate::workload::generate::{Conversation, Sine, ToolAgent};
 use crate::workload::stats::{LengthStats, ReuseBound, WorkloadStats};
+use crate::workload::{Workload, mooncake};
 
 pub(super) fn run(command: TraceCommand, console: Console) -> Result<Status, Failure> {
     match command {
         TraceCommand::Stats(arguments) => stats(arguments, console)?,
+        TraceCommand::Convert(arguments) => convert(arguments, console)?,
         TraceCommand::Generate(generator) => generate(&generator)?,
     }
     Ok(Status::Success)
 }
 
-fn stats(arguments: StatsArguments, console: Console) -> Result<(), Failure> {
+/// Loads the requests of a trace.
+fn load(
+    arguments: TraceArguments,
+    zero_output: ZeroOutput,
+    console: Console,
+) -> Result<Arc<Workload>, Failure> {
     let config = WorkloadConfig {
         source: WorkloadSource::Trace {
             path: arguments.file,
@@ -28,10 +36,25 @@ fn stats(arguments: StatsArguments, console: Console) -> Result<(), Failure> {
         },
         concurrency: None,
         arrival_speedup_ratio: 1.0,
-        zero_output: ZeroOutput::Drop,
+        zero_output,
         strict: false,
     };
-    let workload = load_workload(&config, arguments.block_size, console)?;
+    load_workload(&config, arguments.block_size, console)
+}
+
+fn convert(arguments: TraceArguments, console: Console) -> Result<(), Failure> {
+    let workload = load(arguments, ZeroOutput::PrefillOnly, console)?;
+    let mut inexpressible = None;
+    let written = Console::stream(|mut out| {
+        inexpressible = mooncake::write(&workload, &mut out)?.err();
+        Ok(())
+    });
+    written.map_err(|error| Failure::run(format!("cannot write to standard output: {error}")))?;
+    inexpressible.map_or(Ok(()), |reason| Err(Failure::input(reason)))
+}
+
+fn stats(arguments: TraceArguments, console: Console) -> Result<(), Failure> {
+    let workload = load(arguments, ZeroOutput::Drop, console)?;
     let stats = WorkloadStats::new(&workload);
     match console.format() {
         Format::Text => Console::print(&stats_table(&stats)),

@@ -47,6 +47,8 @@ pub(super) struct Draft {
     pub(super) place: Place,
     pub(super) arrival_ms: Option<f64>,
     pub(super) delay_ms: Option<f64>,
+    /// When the request ended, where that is on record.
+    pub(super) terminal_ms: Option<f64>,
     pub(super) input_length: u32,
     pub(super) output_length: u32,
     pub(super) prompt: Prompt,
@@ -110,6 +112,8 @@ struct Session {
     start_ms: f64,
     /// Time stamp of the latest row.
     stamp_ms: Option<f64>,
+    /// End of the latest row's request, where that is on record.
+    terminal_ms: Option<f64>,
     /// Think time that the next kept turn inherits from rows left out.
     carried_ms: f64,
     latest_turn: Option<u32>,
@@ -196,6 +200,7 @@ impl Assembly {
             session.met = true;
         }
         session.stamp_ms = draft.arrival_ms;
+        session.terminal_ms = draft.terminal_ms;
         if !draft.keep {
             return Some(());
         }
@@ -229,9 +234,10 @@ impl Assembly {
         Some(draft.arrival_ms.unwrap_or(0.0))
     }
 
-    /// Think time before a later turn: as given, or else the difference of the time stamps, or else none.
+    /// Think time before a later turn: as given, or else from the end of the previous turn where that is on record, or
+    /// else the difference of the time stamps, or else none.
     fn think_time(&self, session: &Session, draft: &Draft, problems: &mut Problems) -> Option<f64> {
-        match (draft.delay_ms, draft.arrival_ms, session.stamp_ms) {
+        match (draft.delay_ms, draft.arrival_ms, session.terminal_ms.or(session.stamp_ms)) {
             (Some(delay_ms), _, _) => Some(delay_ms),
             (None, None, _) => Some(0.0),
             (None, Some(_), None) => {
@@ -241,7 +247,8 @@ impl Assembly {
             }
             (None, Some(stamp_ms), Some(previous_ms)) if stamp_ms < previous_ms => {
                 let message = format!(
-                    "{stamp_ms} ms lies before {previous_ms} ms, the time stamp of the previous turn of this session: a delay cannot be negative"
+                    "{stamp_ms} ms lies before {previous_ms} ms, {} of the previous turn of this session: a delay cannot be negative",
+                    if session.terminal_ms.is_some() { "the end" } else { "the time stamp" },
                 );
                 problems.add(draft.place, self.fields.arrival, message);
                 None

@@ -84,6 +84,7 @@ impl<'r> List<'r> {
                     place,
                     arrival_ms: request.arrival_ms,
                     delay_ms: request.delay_ms,
+                    terminal_ms: None,
                     input_length,
                     output_length: request.output_length,
                     prompt,

@@ -143,3 +143,63 @@ fn an_exported_trace_replays_to_the_same_rows() {
     assert_eq!(summary, same);
     assert!(summary["prefix_cache_reused_ratio"].as_f64() > Some(0.0));
 }
+
+/// Sessions with think times, closed and open, on two workers that lack room.
+fn sessions(concurrency: Option<u32>) -> Value {
+    let mut requests = Vec::new();
+    for session in 0..8_u32 {
+        let name = format!("user {session}");
+        for turn in 0..4_u32 {
+            let ids: Vec<u32> = (0..=turn).map(|block| 1 + session * 10 + block).chain([session]).collect();
+            let mut request = json!({
+                "id": format!("{name}, turn {turn}"), "session_id": name, "input_length": ids.len() * 8 - 3,
+                "output_length": 4 + (session * 5 + turn * 3) % 7, "hash_ids": ids,
+            });
+            let (key, time) = match turn {
+                0 => ("arrival_ms", f64::from(session) * 1.5),
+                _ => ("delay_ms", f64::from(turn * 11 + session) * 0.765_432_1),
+            };
+            request[key] = json!(time);
+            requests.push(request);
+        }
+    }
+    let mut scenario = cramped(&requests, None);
+    scenario["workload"]["replay_concurrency"] = json!(concurrency);
+    scenario["deployment"]["agg"]["engine"]["max_model_len"] = json!(null);
+    scenario
+}
+
+#[test]
+fn rows_convert_to_a_trace_that_replays_to_the_same_times() {
+    for concurrency in [None, Some(3)] {
+        let place = Workplace::new();
+        let first = sessions(concurrency);
+        let (rows, summary) = replay(&place, "first", &first);
+        assert!(rows.iter().any(|row| row["admissions"].as_u64() > Some(1)), "somebody was preempted");
+        let converted =
+            place.run(&["trace", "convert", "first/requests.jsonl", "--block-size", "8"]).ending(0);
+        place.write("converted.jsonl", &converted.stdout);
+        for trace in ["converted.jsonl", "first/requests.jsonl"] {
+            let mut second = first.clone();
+            second["workload"] = json!({"trace_path": trace, "trace_block_size": 8});
+            let (again, same) = replay(&place, "second", &second);
+            let text = |row: &Value| serde_json::to_string_pretty(row).unwrap();
+            for (row, other) in rows.iter().zip(&again) {
+                assert_eq!(text(row), text(other), "{trace}, concurrency {concurrency:?}");
+            }
+            assert_eq!(summary, same);
+        }
+        // What is a trace already stays what it is.
+        let twice = place.run(&["trace", "convert", "converted.jsonl", "--block-size", "8"]).ending(0);
+        assert_eq!(converted.stdout, twice.stdout);
+    }
+}
+
+#[test]
+fn what_a_trace_cannot_say_is_refused() {
+    let place = Workplace::new();
+    let (rows, _) = replay(&place, "first", &cramped(&requests(), None));
+    assert!(!rows.is_empty());
+    let convert = |size| place.run(&["trace", "convert", "first/requests.jsonl", "--block-size", size]);
+    convert("8").refusing(&["line", "hash_ids", "with blocks of 8 tokens"]);
+}

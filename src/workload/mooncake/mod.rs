@@ -3,12 +3,13 @@
 //! | field | also | meaning |
 //! |---|---|---|
 //! | `timestamp` | `created_time`, `arrival_ms` | arrival; required of a row that starts a session in an open loop |
-//! | `delay` | `delay_ms` | think time before a later turn of a session; else the difference of the time stamps |
+//! | `delay` | `delay_ms` | think time before a later turn of a session; else what `terminal_ms` says; else the difference of the time stamps |
 //! | `input_length` | `input_tokens` | prompt tokens; without it, the blocks of `hash_ids` in full |
 //! | `output_length` | `output_tokens` | output tokens; required |
 //! | `hash_ids` | | content of consecutive blocks of the prompt, exact to 64 bits; without them the prompt shares nothing |
 //! | `session_id` | | rows of one session are its turns, in file order; each prompt is given in full |
 //! | `request_id` | | a name for the report |
+//! | `terminal_ms` | | when the request ended, in the rows of a replay: the next turn's think time began then |
 //! | `output_token_ids`, `priority`, `strict_priority`, `policy_class` | | checked, counted, without effect |
 //!
 //! Times are in the unit of the trace, except that names ending in `_ms` are milliseconds always.
@@ -19,12 +20,14 @@ mod row;
 mod syntax;
 #[cfg(test)]
 mod tests;
+mod write;
 
 use std::io::{self, BufRead};
 
 use self::blocks::FittingSizes;
 use self::number::Scalar;
 use self::row::{Key, RawRow, Sink};
+pub use self::write::{Inexpressible, write};
 use super::assembly::{Assembly, Chunks, Draft, Ending, InputKind, Pacing, TimeFields};
 use super::input::{Line, Lines, unpacked};
 use super::interner::Interner;
@@ -239,6 +242,7 @@ impl<'o> Reader<'o> {
             place,
             arrival_ms: row.timestamp_ms.get(),
             delay_ms: row.delay_ms.get(),
+            terminal_ms: row.terminal_ms,
             input_length,
             output_length,
             prompt: Prompt {

@@ -32,11 +32,12 @@ pub(super) enum Key {
     Priority,
     StrictPriority,
     PolicyClass,
+    TerminalMs,
     Unknown,
 }
 
 /// Every name with its key.
-const NAMES: [(&str, Key); 16] = [
+const NAMES: [(&str, Key); 17] = [
     ("timestamp", Key::Timestamp),
     ("created_time", Key::CreatedTime),
     ("arrival_ms", Key::ArrivalMs),
@@ -53,6 +54,7 @@ const NAMES: [(&str, Key); 16] = [
     ("priority", Key::Priority),
     ("strict_priority", Key::StrictPriority),
     ("policy_class", Key::PolicyClass),
+    ("terminal_ms", Key::TerminalMs),
 ];
 
 impl Key {
@@ -91,6 +93,8 @@ pub(super) struct RawRow<'de> {
     pub(super) output_length: Aliased<u32>,
     pub(super) session_id: Option<Cow<'de, str>>,
     pub(super) request_id: Option<Cow<'de, str>>,
+    /// When the request ended, in rows that a replay wrote.
+    pub(super) terminal_ms: Option<f64>,
     /// Number of `output_token_ids`.
     pub(super) output_tokens_listed: Option<usize>,
     seen: u32,
@@ -172,7 +176,8 @@ impl Sink<'_> {
     /// A time under `key` in milliseconds: names ending in `_ms` say so, others are in the unit of the trace.
     fn milliseconds(&self, key: Key, value: &Scalar<'_>) -> Result<f64, String> {
         let time = value.time()?;
-        let in_ms = matches!(key, Key::ArrivalMs | Key::DelayMs) || self.time_unit == TraceTimeUnit::Ms;
+        let in_ms = matches!(key, Key::ArrivalMs | Key::DelayMs | Key::TerminalMs)
+            || self.time_unit == TraceTimeUnit::Ms;
         Ok(if in_ms { time } else { time * 1e3 })
     }
 
@@ -206,6 +211,12 @@ impl Sink<'_> {
             Key::OutputLength | Key::OutputTokens => self.set(&mut row.output_length, key, value.length()),
             Key::SessionId => row.session_id = self.text(key, value),
             Key::RequestId => row.request_id = self.text(key, value),
+            // A request that did not end has none.
+            Key::TerminalMs if value == Scalar::Null => {}
+            Key::TerminalMs => {
+                let time = self.milliseconds(key, &value);
+                row.terminal_ms = self.good(key, time);
+            }
             Key::Priority => {
                 let checked = value.integer(i32::MIN.into(), i32::MAX.into());
                 self.unused(key, checked.map(drop));
