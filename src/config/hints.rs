@@ -16,6 +16,15 @@ pub(super) fn nearest<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) 
     best.map(|(_, name)| name)
 }
 
+/// `names`, those most like `word` first.
+pub(crate) fn by_likeness<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
+    let word = word.to_lowercase();
+    let mut names: Vec<_> =
+        names.into_iter().map(|name| (likeness(&word, &name.to_lowercase()), name)).collect();
+    names.sort_by(|(left, _), (right, _)| right.total_cmp(left));
+    names.into_iter().map(|(_, name)| name).collect()
+}
+
 /// Typing slips count by edits; a name that is cut short or has something added is alike too.
 fn likeness(word: &str, name: &str) -> f64 {
     let edits = strsim::normalized_damerau_levenshtein(word, name);

@@ -4,7 +4,7 @@
 //! reads one need not ask again whether a number is positive.
 
 pub mod diagnostics;
-mod hints;
+pub(crate) mod hints;
 mod names;
 mod numbers;
 mod overrides;

@@ -6,7 +6,7 @@ use super::scenario::{
     SglangSchedulePolicy, TraceTimeUnit, ZeroOutput,
 };
 use super::search::OptimizationTarget;
-use super::value::Named;
+use super::value::{Named, name_of};
 use super::workload_form::{ArrivalKind, TraceFormat};
 
 impl Named for DeploymentMode {
@@ -16,6 +16,13 @@ impl Named for DeploymentMode {
 impl Named for Backend {
     const NAMES: &'static [(&'static str, Self)] =
         &[("vllm", Self::Vllm), ("sglang", Self::Sglang), ("trtllm", Self::Trtllm)];
+}
+
+impl Backend {
+    /// The name that files use.
+    pub fn name(self) -> &'static str {
+        name_of(self)
+    }
 }
 
 impl Named for PreemptionMode {

@@ -5,6 +5,7 @@
 
 mod fixed;
 mod polynomial;
+pub mod profile;
 
 use std::fmt;
 use std::sync::Arc;

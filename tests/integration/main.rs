@@ -13,6 +13,7 @@ mod config_yaml;
 mod determinism;
 mod examples;
 mod layers;
+mod profile_pack;
 mod readme;
 mod report;
 mod report_export;
