@@ -45,8 +45,8 @@ fn load(
 fn convert(arguments: TraceArguments, console: Console) -> Result<(), Failure> {
     let workload = load(arguments, ZeroOutput::PrefillOnly, console)?;
     let mut inexpressible = None;
-    let written = Console::stream(|mut out| {
-        inexpressible = mooncake::write(&workload, &mut out)?.err();
+    let written = Console::stream(|out| {
+        inexpressible = mooncake::write(&workload, out)?.err();
         Ok(())
     });
     written.map_err(|error| Failure::run(format!("cannot write to standard output: {error}")))?;

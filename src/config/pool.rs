@@ -84,7 +84,8 @@ pub struct EngineOptions {
     /// Requests that may run at a time; `None` is unbounded.
     #[schemars(range(min = 1))]
     pub max_num_seqs: Option<u32>,
-    /// Tokens that one pass may compute; `None` is unbounded.
+    /// Tokens that one pass may compute; `None` is unbounded. With SGLang passes are bounded by `sglang` instead, and this
+    /// limit is what a router's waiting room and a memory model go by.
     #[schemars(range(min = 1))]
     pub max_num_batched_tokens: Option<u32>,
     /// Longest sequence in tokens, prompt and output together.

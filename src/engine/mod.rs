@@ -22,6 +22,7 @@ pub mod vllm;
 
 use std::sync::Arc;
 
+use self::kv::FutureUses;
 use crate::report::record::{Counters, PassTimeline};
 use crate::simulation::{InvalidDuration, SimTime};
 use crate::timing::PassPricer;
@@ -35,6 +36,8 @@ pub struct Inputs {
     pub workload: Arc<Workload>,
     /// Their shared prefixes.
     pub tree: Arc<PrefixTree>,
+    /// When they will need which prefixes, for engines that evict by that.
+    pub future: Option<Arc<FutureUses>>,
     /// How long passes take.
     pub pricer: PassPricer,
 }

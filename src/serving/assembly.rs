@@ -11,9 +11,10 @@ use super::recorder::Recorder;
 use super::router::{Needs, RoutedPool, Router, RoutingPolicy};
 use super::worker::{Handoff, HandoffOrder, Listeners, Transfer, Worker};
 use crate::config::scenario::{
-    Backend, Deployment, DeploymentMode, KvEvictionPolicy, KvTransfer, LinkSharing, Pool, PreemptionMode,
-    Scenario, TimingConfig,
+    Backend, Deployment, DeploymentMode, EngineOptions, KvEvictionPolicy, KvTransfer, LinkSharing, Pool,
+    PreemptionMode, Scenario, TimingConfig,
 };
+use crate::engine::kv::FutureUses;
 use crate::engine::sglang::SglangEngine;
 use crate::engine::trtllm::TrtllmEngine;
 use crate::engine::vllm::VllmEngine;
@@ -138,8 +139,12 @@ fn refuse_pool(role: Role, pool: &Pool, problems: &mut Vec<String>) {
         "engine.preemption_mode: has no effect with backend trtllm, where nobody gives way",
     );
     refuse(
-        engine.kv_eviction_policy != KvEvictionPolicy::Lru,
-        "engine.kv_eviction_policy: only lru is built yet",
+        foresees(engine) && sglang,
+        "engine.kv_eviction_policy: belady is not built with backend sglang, whose cache is another",
+    );
+    refuse(
+        foresees(engine) && !engine.enable_prefix_caching,
+        "engine.kv_eviction_policy: has no effect without enable_prefix_caching",
     );
     refuse(
         cadence && pool.dp_size == 1,
@@ -163,6 +168,11 @@ fn refuse_pool(role: Role, pool: &Pool, problems: &mut Vec<String>) {
     );
     refuse(matches!(pool.timing, TimingConfig::Grid { .. }), "timing.model: grid is not built yet");
     refuse(matches!(pool.timing, TimingConfig::Profile { .. }), "timing.model: profile is not built yet");
+}
+
+/// Whether an engine evicts by what the workload will ask for.
+fn foresees(engine: &EngineOptions) -> bool {
+    engine.kv_eviction_policy == KvEvictionPolicy::Belady
 }
 
 fn pool_name(role: Role) -> &'static str {
@@ -329,10 +339,11 @@ fn install_pool(
     let transfer = Transfer::new(scenario.deployment.kv_transfer);
     let block_size = traffic.block_size();
     assert_eq!(pool.engine.block_size, block_size, "traffic is prepared for the engine's block size");
+    let future = foresees(&pool.engine).then(|| Arc::new(FutureUses::of(&traffic.workload, &traffic.tree)));
     for (number, ranks) in workers.chunks(pool.dp_size as usize).enumerate() {
         let first = number as u32 * pool.dp_size;
         let engines = (first..first + pool.dp_size)
-            .map(|rank| build_engine(role, rank, pool, traffic, needs))
+            .map(|rank| build_engine(role, rank, pool, traffic, future.clone(), needs))
             .collect();
         let handoff = wiring.other_router.map(|router| {
             let workload = traffic.workload.clone();
@@ -352,11 +363,19 @@ fn install_pool(
     simulation.install(router, Router::new(policy, workload, tree, routed));
 }
 
-fn build_engine(role: Role, rank: u32, pool: &Pool, traffic: &Traffic, needs: Needs) -> Box<dyn Engine> {
+fn build_engine(
+    role: Role,
+    rank: u32,
+    pool: &Pool,
+    traffic: &Traffic,
+    future: Option<Arc<FutureUses>>,
+    needs: Needs,
+) -> Box<dyn Engine> {
     let options = &pool.engine;
     let inputs = Inputs {
         workload: traffic.workload.clone(),
         tree: traffic.tree.clone(),
+        future,
         pricer: PassPricer::new(build_timing(pool), options.speedup_ratio, options.decode_speedup_ratio),
     };
     let publish = needs.hears_of_caches();

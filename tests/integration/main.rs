@@ -11,6 +11,7 @@ mod config_search;
 mod config_search_space;
 mod config_yaml;
 mod determinism;
+mod engine_options;
 mod examples;
 mod layers;
 mod profile_pack;

@@ -1,6 +1,8 @@
 //! Look-ups, allocation and release in terms of sequences.
 
+use super::foresight::Foresight;
 use super::pieces::{PieceId, Pieces};
+use crate::workload::RequestId;
 use crate::workload::prefix::{PathStep, SegmentId};
 
 /// What a look-up found: whole blocks from the start of the prompt.
@@ -55,6 +57,8 @@ pub struct KvCache {
     caching: bool,
     pieces: Pieces,
     evictions: u64,
+    /// Decides which blocks go first, in place of their age.
+    foresight: Option<Box<Foresight>>,
     /// Changes of segments below this number are of interest to others.
     published_segments: u32,
     /// Those of them whose extent changed since the last [`KvCache::drain_changes`].
@@ -75,10 +79,35 @@ impl KvCache {
             caching,
             pieces: Pieces::new(),
             evictions: 0,
+            foresight: None,
             published_segments: if caching { published_segments } else { 0 },
             changes: Vec::new(),
             hits: Vec::new(),
             parts: Vec::new(),
+        }
+    }
+
+    /// Evicts what is needed last instead of what was released first.
+    pub fn evict_by(&mut self, foresight: Foresight) {
+        self.foresight = Some(Box::new(foresight));
+    }
+
+    /// Whether which block goes first depends on requests that come while nothing else happens.
+    pub fn has_foresight(&self) -> bool {
+        self.foresight.is_some()
+    }
+
+    /// Says that a request waits for blocks.
+    pub fn awaits(&mut self, request: RequestId) {
+        if let Some(foresight) = &mut self.foresight {
+            foresight.awaits(request);
+        }
+    }
+
+    /// Says that a request waits for blocks no longer.
+    pub fn is_served(&mut self, request: RequestId) {
+        if let Some(foresight) = &mut self.foresight {
+            foresight.is_served(request);
         }
     }
 
@@ -179,7 +208,11 @@ impl KvCache {
         self.free -= from_free;
         let mut rest = blocks - from_free;
         while rest > 0 {
-            let (taken, segment) = self.pieces.evict(rest).expect("available() counts the inactive blocks");
+            let evicted = match &self.foresight {
+                None => self.pieces.evict(rest),
+                Some(foresight) => self.pieces.evict_unneeded(rest, foresight),
+            };
+            let (taken, segment) = evicted.expect("available() counts the inactive blocks");
             rest -= taken;
             self.inactive -= taken;
             self.evictions += u64::from(taken);

@@ -11,10 +11,16 @@
 //! - in a *piece*: complete, with an identity, found by look-ups; referenced by its holders or, without any, inactive
 //!   and waiting for reuse or eviction.
 //!
+//! Which inactive block goes first: the one released longest ago, or with a [`Foresight`] the one that is needed last.
+//!
 //! The same content may exist twice, when two requests computed it at the same time. Both copies stay; look-ups find
 //! the one that was made first.
 
 mod cache;
+mod foresight;
 mod pieces;
+#[cfg(test)]
+mod tests;
 
 pub use cache::{Generated, Hold, KvCache, Match};
+pub use foresight::{Foresight, FutureUses};

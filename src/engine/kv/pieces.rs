@@ -2,6 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
+use super::foresight::{Foresight, NEVER};
 use crate::workload::prefix::SegmentId;
 
 /// Number of a piece within its slab.
@@ -26,6 +27,8 @@ pub(super) struct Piece {
     /// Neighbours in the eviction order.
     older: u32,
     newer: u32,
+    /// Rank of the next use, as found out at this revision of the foresight.
+    next_use: (u32, u32),
 }
 
 impl Piece {
@@ -170,10 +173,48 @@ impl Pieces {
     /// Evicts up to `blocks` blocks from the end of the oldest inactive piece. Returns how many and from which segment,
     /// or `None` when nothing is inactive.
     pub(super) fn evict(&mut self, blocks: u32) -> Option<(u32, Option<SegmentId>)> {
-        if self.oldest == NONE {
+        self.evict_from(PieceId(self.oldest), blocks)
+    }
+
+    /// As [`Pieces::evict`], from the inactive piece whose next use lies farthest ahead; of several from the oldest, so that
+    /// here too the end of a prefix goes before its start.
+    pub(super) fn evict_unneeded(
+        &mut self,
+        blocks: u32,
+        foresight: &Foresight,
+    ) -> Option<(u32, Option<SegmentId>)> {
+        let mut farthest = (0, NONE);
+        let mut at = self.oldest;
+        while at != NONE {
+            let next_use = self.next_use(at, foresight);
+            if farthest.1 == NONE || next_use > farthest.0 {
+                farthest = (next_use, at);
+            }
+            if next_use == NEVER {
+                break;
+            }
+            at = self.slab[at as usize].newer;
+        }
+        self.evict_from(PieceId(farthest.1), blocks)
+    }
+
+    /// Rank of the next use of an inactive piece; remembered as long as it holds.
+    fn next_use(&mut self, id: u32, foresight: &Foresight) -> u32 {
+        let piece = &mut self.slab[id as usize];
+        let Some(segment) = piece.segment else { return NEVER };
+        let (rank, revision) = piece.next_use;
+        if revision == foresight.revision() && (rank == NEVER || foresight.is_to_come(rank)) {
+            return rank;
+        }
+        let rank = foresight.next_use(segment);
+        piece.next_use = (rank, foresight.revision());
+        rank
+    }
+
+    fn evict_from(&mut self, id: PieceId, blocks: u32) -> Option<(u32, Option<SegmentId>)> {
+        if id.0 == NONE {
             return None;
         }
-        let id = PieceId(self.oldest);
         let piece = &mut self.slab[id.0 as usize];
         let taken = blocks.min(piece.blocks());
         piece.hi -= taken;
@@ -283,4 +324,5 @@ const EMPTY: Piece = Piece {
     next_copy: NONE,
     older: NONE,
     newer: NONE,
+    next_use: (0, NONE),
 };

@@ -23,6 +23,7 @@ impl<R: Rules> PagedEngine<R> {
         let mut sequence = self.new_sequence(request);
         if self.can_never_run(&sequence) {
             self.asking.pop_front();
+            self.kv.is_served(request);
             return Some(Reservation::Refused { request });
         }
         if self.running.len() >= self.limits.max_num_seqs {
@@ -35,6 +36,7 @@ impl<R: Rules> PagedEngine<R> {
             return None;
         }
         self.asking.pop_front();
+        self.kv.is_served(request);
         sequence.hold = self.kv.take_match();
         sequence.computed = sequence.prompt;
         let grown = self.kv.grow(&mut sequence.hold, sequence.prompt);

@@ -31,7 +31,7 @@ use rustc_hash::FxHashMap;
 
 use self::pass::Pass;
 use super::backlog::Backlog;
-use super::kv::{KvCache, Match};
+use super::kv::{Foresight, KvCache, Match};
 use super::progress::PassKind;
 use super::sequence::Sequence;
 use super::speculation::Speculation;
@@ -126,8 +126,12 @@ impl<R: Rules> PagedEngine<R> {
             let seed = options.aic_mtp_seed.wrapping_add(u64::from(rank));
             Speculation::new(drafts, options.aic_nextn_accept_rates.as_deref(), seed)
         });
+        let mut kv = KvCache::new(options.num_gpu_blocks, options.block_size, caching, published);
+        if let Some(future) = &inputs.future {
+            kv.evict_by(Foresight::new(future.clone()));
+        }
         Self {
-            kv: KvCache::new(options.num_gpu_blocks, options.block_size, caching, published),
+            kv,
             inputs,
             role,
             limits: Limits::of(options),
@@ -171,6 +175,7 @@ impl<R: Rules> Engine for PagedEngine<R> {
     fn enqueue(&mut self, request: RequestId) -> bool {
         let sequence = self.new_sequence(request);
         self.waiting.push_back(sequence);
+        self.kv.awaits(request);
         !self.head_blocked && self.running.len() < self.limits.max_num_seqs
     }
 
@@ -223,6 +228,7 @@ impl<R: Rules> Engine for PagedEngine<R> {
 
     fn ask_for_reservation(&mut self, request: RequestId) {
         self.asking.push_back(request);
+        self.kv.awaits(request);
     }
 
     fn grant_reservations(&mut self, granted: &mut Vec<Reservation>) {

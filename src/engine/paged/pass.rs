@@ -181,6 +181,7 @@ impl<R: Rules> PagedEngine<R> {
         if let Some(index) = self.pass.work.iter().position(|work| work.request == sequence.request) {
             self.pass.budget += self.pass.work.remove(index).tokens;
         }
+        self.kv.awaits(sequence.request);
         let own = self.own_step(&sequence);
         let generated = Generated::Findable { segment: own.segment, start: own.start };
         self.kv.release(&mut sequence.hold, sequence.computed, generated);
@@ -253,6 +254,7 @@ impl<R: Rules> PagedEngine<R> {
         let Some(mut sequence) = self.waiting.pop_front() else { return false };
         sequence.hold = hold;
         sequence.computed = cached;
+        self.kv.is_served(sequence.request);
         let grown = self.kv.grow(&mut sequence.hold, cached + tokens);
         assert!(grown, "admission made sure of room for the whole sequence");
         let reused_tokens = if self.role == Role::Decode { 0 } else { cached.min(prompt) };
@@ -307,7 +309,10 @@ impl<R: Rules> PagedEngine<R> {
     }
 
     fn reject_head(&mut self) {
-        self.pass.rejected.extend(self.waiting.pop_front());
+        if let Some(head) = self.waiting.pop_front() {
+            self.kv.is_served(head.request);
+            self.pass.rejected.push(head);
+        }
     }
 
     /// Duration of the evaluated pass: its chunks, and the requests that generate from a prompt completed earlier.

@@ -37,8 +37,10 @@ impl<R: Rules> PagedEngine<R> {
             batch.context_tokens += u64::from(sequence.known());
             passes = passes.min(sequence.remaining(self.limits.max_model_len));
         }
-        passes = self.passes_within(passes, self.kv.available());
-        if self.kv.publishes() {
+        // With foresight, what is evicted depends on who has come by then.
+        let blocks = if self.kv.has_foresight() { self.kv.free() } else { self.kv.available() };
+        passes = self.passes_within(passes, blocks);
+        if self.kv.publishes() && !self.kv.has_foresight() {
             // The pass that evicts has to be the last, so that the router hears of it at its end.
             passes = passes.min(self.passes_within(passes, self.kv.free()) + 1);
         }

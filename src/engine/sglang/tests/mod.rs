@@ -42,7 +42,7 @@ fn inputs(asked: &[Asked], page_size: u32) -> Inputs {
     let workload = Arc::new(workload(asked));
     let tree = Arc::new(PrefixTree::build(&workload, page_size));
     let timing = Arc::new(Fixed { prefill_ms: 10.0, decode_ms: 2.0 });
-    Inputs { workload, tree, pricer: PassPricer::new(timing, 1.0, 1.0) }
+    Inputs { workload, tree, future: None, pricer: PassPricer::new(timing, 1.0, 1.0) }
 }
 
 /// A prompt that shares nothing with the prompts of other numbers.
