@@ -38,15 +38,40 @@ impl DecodeBatch {
     pub fn mean_context(self) -> u64 {
         self.context_tokens / u64::from(self.requests)
     }
+
+    /// Mean length in tokens of a batch that is not empty, fractions included.
+    pub fn exact_mean_context(self) -> f64 {
+        self.context_tokens as f64 / f64::from(self.requests)
+    }
 }
 
-/// Prices the two kinds of work of a pass, in milliseconds. The phases of one pass add up.
+/// The two parts of the price of a pass, one after the other.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PassCost {
+    /// What the engine's prefill speed-up divides, in milliseconds.
+    pub prefill_ms: f64,
+    /// What its decode speed-up divides, in milliseconds.
+    pub decode_ms: f64,
+}
+
+/// Prices the two kinds of work of a pass, in milliseconds.
 pub trait TimingModel: fmt::Debug + Send + Sync {
     /// Prompt work of a pass; `chunks` is not empty.
     fn prefill_ms(&self, chunks: &[Chunk]) -> f64;
 
     /// Decode work of a pass; `batch` is not empty.
     fn decode_ms(&self, batch: DecodeBatch) -> f64;
+
+    /// A pass with both kinds of work; neither is empty. Unless a model knows better, the two phases add up, as in the
+    /// reference.
+    fn pass_ms(&self, chunks: &[Chunk], batch: DecodeBatch) -> PassCost {
+        PassCost { prefill_ms: self.prefill_ms(chunks), decode_ms: self.decode_ms(batch) }
+    }
+
+    /// How many prices so far lay outside what the model was made from.
+    fn extrapolated_lookups(&self) -> u64 {
+        0
+    }
 
     /// The ends of successive decode passes of the same requests, the first starting at `start`: appended to `ends`, at
     /// most `passes` of them. Each pass lengthens every context by one token.
@@ -110,16 +135,17 @@ impl PassPricer {
         Self { model, prefill_speedup, decode_speedup: prefill_speedup * ratio(decode_speedup_ratio) }
     }
 
-    /// Duration of a pass: both phases, one after the other.
+    /// Duration of a pass: both parts of its price, one after the other.
     pub fn pass(&self, chunks: &[Chunk], batch: DecodeBatch) -> Result<SimDuration, InvalidDuration> {
-        let mut duration = SimDuration::ZERO;
-        if !chunks.is_empty() {
-            duration += divided(self.model.prefill_ms(chunks), self.prefill_speedup)?;
+        match (chunks.is_empty(), batch.requests > 0) {
+            (true, false) => Ok(SimDuration::ZERO),
+            (true, true) => self.decode_time(self.model.decode_ms(batch)),
+            (false, false) => divided(self.model.prefill_ms(chunks), self.prefill_speedup),
+            (false, true) => {
+                let cost = self.model.pass_ms(chunks, batch);
+                Ok(divided(cost.prefill_ms, self.prefill_speedup)? + self.decode_time(cost.decode_ms)?)
+            }
         }
-        if batch.requests > 0 {
-            duration += self.decode_time(self.model.decode_ms(batch))?;
-        }
-        Ok(duration)
     }
 
     /// See [`TimingModel::decode_run`].

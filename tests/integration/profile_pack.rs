@@ -2,6 +2,8 @@
 //!
 //! `SPICA_RENEW_PROFILES=1` makes `src/timing/profile/profiles.pack` anew from a folder `shared/aic`.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
+
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 

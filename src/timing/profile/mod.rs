@@ -2,10 +2,13 @@
 //!
 //! The numbers are those of a performance model, AI Configurator, sampled once; see the NOTICE file for their origin.
 
+mod interpolation;
+mod model;
 mod pack;
 mod record;
 mod selection;
 
+pub use model::{PassOptions, PassTables, Priced, TableTiming};
 pub use pack::{Entry, Family, Pack};
 pub use record::{Axes, FractionKind, KvRule, MemoryFacts, Profile, Quantization, Shape, Skip, Tables};
 pub use selection::{ProfileError, WantedFamily, WantedShape};

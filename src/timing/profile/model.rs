@@ -1,0 +1,410 @@
+//! What a pass costs according to four tables.
+//!
+//! A pass that computes prompts costs everything but attention, by its tokens, and the attention of each prompt; a
+//! decode pass likewise, by its requests and their mean length. In a pass of both kinds the tokens go through the layers
+//! together, so everything but attention is paid once for all of them.
+//!
+//! Prompts in one pass share the GPU: a prompt among `n` costs the n-th part of what `n` prompts like it would. For
+//! equal prompts that is the table itself.
+
+use std::sync::Arc;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::interpolation::{Axis, Curve, End, LogGrid};
+use super::record::{Axes, Tables};
+use crate::simulation::{InvalidDuration, SimTime};
+use crate::timing::{Chunk, DecodeBatch, PassCost, PassPricer, TimingModel};
+
+/// Sampled prefixes begin at 0, which has no logarithm.
+const PREFIX_OFFSET: f64 = 256.0;
+/// Decode batches whose curves are kept once they have been asked for.
+const KEPT_ROWS: usize = 1024;
+/// Octaves of tokens and of requests that curves cover.
+const TOKEN_OCTAVES: u32 = 17;
+const REQUEST_OCTAVES: u32 = 10;
+/// Octaves of lengths that curves cover.
+const LENGTH_OCTAVES: u32 = 18;
+
+type LengthCurve = Curve<5>;
+
+/// Four tables, prepared for look-ups.
+#[derive(Debug)]
+pub struct PassTables {
+    context_other: LogGrid<1>,
+    context_other_curve: Curve<7>,
+    context_attention: LogGrid<3>,
+    decode_other: LogGrid<1>,
+    decode_other_curve: Curve<8>,
+    decode_attention: LogGrid<2>,
+    /// Attention by length, for each number of requests.
+    decode_rows: Box<[OnceLock<LengthCurve>]>,
+}
+
+/// A price, and whether it lies outside what was sampled.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Priced {
+    /// Milliseconds.
+    pub ms: f64,
+    /// Whether the tables had to be continued beyond their samples.
+    pub extrapolated: bool,
+}
+
+impl PassTables {
+    /// Prepares the tables of a profile.
+    pub fn new(axes: &Axes, tables: &Tables) -> Self {
+        let axis = |points: &[u32], offset| {
+            Axis::new(&points.iter().map(|point| f64::from(*point)).collect::<Vec<_>>(), offset)
+        };
+        let context_other = LogGrid::new([axis(&axes.context_tokens, 0.0)], tables.ctx_other.iter().copied())
+            .continued(0, End::High, 1.0);
+        let prompt_axes =
+            [axis(&axes.attn_batch, 0.0), axis(&axes.attn_new, 0.0), axis(&axes.attn_prefix, PREFIX_OFFSET)];
+        let attention = tables.ctx_attn.iter().flatten().flatten().copied();
+        let context_attention = LogGrid::new(prompt_axes, attention)
+            .continued(0, End::High, 1.0)
+            .continued(1, End::High, 2.0)
+            .continued(2, End::High, 1.0);
+        let decode_other = LogGrid::new([axis(&axes.decode_batch, 0.0)], tables.gen_other.iter().copied())
+            .continued(0, End::High, 1.0);
+        let decode_axes = [axis(&axes.decode_batch, 0.0), axis(&axes.decode_context, 0.0)];
+        let decode_attention = LogGrid::new(decode_axes, tables.gen_attn.iter().flatten().copied())
+            .continued(0, End::High, 1.0)
+            .continued(1, End::High, 1.0)
+            .continued(1, End::Low, 1.0);
+        Self {
+            context_other_curve: Curve::new(TOKEN_OCTAVES, |tokens| context_other.at([tokens])),
+            decode_other_curve: Curve::new(REQUEST_OCTAVES, |requests| decode_other.at([requests])),
+            context_other,
+            context_attention,
+            decode_other,
+            decode_attention,
+            decode_rows: (0..KEPT_ROWS).map(|_| OnceLock::new()).collect(),
+        }
+    }
+
+    /// A pass over `batch` equal prompts of `new` tokens after `prefix` others; `batch` and `new` are not 0.
+    pub fn prefill(&self, batch: u32, new: u32, prefix: u32) -> Priced {
+        let tokens = f64::from(batch) * f64::from(new);
+        let point = [f64::from(batch), f64::from(new), f64::from(prefix)];
+        Priced {
+            ms: self.context_other(tokens) + self.context_attention.at(point),
+            extrapolated: !self.context_other.covers([tokens]) || !self.context_attention.covers(point),
+        }
+    }
+
+    /// A decode pass of `batch` requests of `context` tokens on average; neither is 0.
+    pub fn decode(&self, batch: u32, context: f64) -> Priced {
+        let point = [f64::from(batch), context];
+        Priced {
+            ms: self.decode_other(point[0]) + self.decode_attention(batch, context),
+            extrapolated: !self.decode_attention.covers(point),
+        }
+    }
+
+    fn context_other(&self, tokens: f64) -> f64 {
+        self.context_other_curve.at(tokens).unwrap_or_else(|| self.context_other.at([tokens]))
+    }
+
+    fn decode_other(&self, requests: f64) -> f64 {
+        self.decode_other_curve.at(requests).unwrap_or_else(|| self.decode_other.at([requests]))
+    }
+
+    fn decode_attention(&self, requests: u32, context: f64) -> f64 {
+        let row = self.decode_row(requests);
+        row.and_then(|row| row.at(context))
+            .unwrap_or_else(|| self.decode_attention.at([f64::from(requests), context.max(1.0)]))
+    }
+
+    fn decode_row(&self, requests: u32) -> Option<&LengthCurve> {
+        let row = self.decode_rows.get(requests as usize)?;
+        Some(row.get_or_init(|| {
+            let grid = &self.decode_attention;
+            let batch = grid.axis(0).locate(grid.axis(0).log(f64::from(requests)));
+            LengthCurve::new(LENGTH_OCTAVES, |context| {
+                let length = grid.axis(1).locate(grid.axis(1).log(context));
+                libm::exp(grid.log_at([batch, length]))
+            })
+        }))
+    }
+
+    /// Attention of the prompts of a pass, and whether all of it was sampled.
+    fn prompt_attention(&self, chunks: &[Chunk]) -> Priced {
+        let grid = &self.context_attention;
+        let prompts = chunks.len() as f64;
+        let batch = grid.axis(0).locate(grid.axis(0).log(prompts));
+        let mut total = Priced { ms: 0.0, extrapolated: !grid.axis(0).covers(prompts) };
+        for chunk in chunks {
+            let (new, prefix) = (f64::from(chunk.new_tokens), f64::from(chunk.prefix_tokens));
+            let new_at = grid.axis(1).locate(grid.axis(1).log(new));
+            let prefix_at = grid.axis(2).locate(grid.axis(2).log(prefix));
+            total.ms += libm::exp(grid.log_at([batch, new_at, prefix_at]));
+            total.extrapolated |= !grid.axis(1).covers(new) || !grid.axis(2).covers(prefix);
+        }
+        total.ms /= prompts;
+        total
+    }
+}
+
+/// How an engine uses a profile.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PassOptions {
+    /// Pipeline stages. A pass is cut into as many parts, which follow each other through the stages; once the pipeline
+    /// is full, each part takes as long as a pass of its size takes alone.
+    pub stages: u32,
+    /// Time of the CPU that each pass takes besides, in milliseconds.
+    pub overhead_ms: f64,
+    /// Multiplies all prompt work.
+    pub prefill_scale: f64,
+    /// Multiplies all decode work.
+    pub decode_scale: f64,
+}
+
+impl Default for PassOptions {
+    fn default() -> Self {
+        Self { stages: 1, overhead_ms: 0.0, prefill_scale: 1.0, decode_scale: 1.0 }
+    }
+}
+
+/// The timing of the engines of one pool, by tables.
+#[derive(Debug)]
+pub struct TableTiming {
+    tables: Arc<PassTables>,
+    options: PassOptions,
+    extrapolated: AtomicU64,
+}
+
+impl TableTiming {
+    /// Prices passes by `tables`.
+    pub fn new(tables: Arc<PassTables>, options: PassOptions) -> Self {
+        Self { tables, options, extrapolated: AtomicU64::new(0) }
+    }
+
+    /// Everything but attention of the tokens of a pass, which the stages share.
+    fn context_other(&self, tokens: u64) -> f64 {
+        let tokens = tokens.div_ceil(u64::from(self.options.stages)) as f64;
+        self.note(!self.tables.context_other.covers([tokens]));
+        self.tables.context_other(tokens)
+    }
+
+    fn prompt_attention(&self, chunks: &[Chunk]) -> f64 {
+        let attention = self.tables.prompt_attention(chunks);
+        self.note(attention.extrapolated);
+        attention.ms / f64::from(self.options.stages)
+    }
+
+    fn decode_attention(&self, batch: DecodeBatch) -> f64 {
+        let requests = self.requests(batch);
+        let context = batch.exact_mean_context();
+        self.note(!self.tables.decode_attention.covers([f64::from(requests), context]));
+        self.tables.decode_attention(requests, context)
+    }
+
+    /// Requests that go through the stages together.
+    fn requests(&self, batch: DecodeBatch) -> u32 {
+        batch.requests.div_ceil(self.options.stages)
+    }
+
+    fn note(&self, extrapolated: bool) {
+        if extrapolated {
+            self.extrapolated.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+fn tokens_of(chunks: &[Chunk]) -> u64 {
+    chunks.iter().map(|chunk| u64::from(chunk.new_tokens)).sum()
+}
+
+impl TimingModel for TableTiming {
+    fn prefill_ms(&self, chunks: &[Chunk]) -> f64 {
+        let work = self.context_other(tokens_of(chunks)) + self.prompt_attention(chunks);
+        work * self.options.prefill_scale + self.options.overhead_ms
+    }
+
+    fn decode_ms(&self, batch: DecodeBatch) -> f64 {
+        let other = self.tables.decode_other(f64::from(self.requests(batch)));
+        (other + self.decode_attention(batch)) * self.options.decode_scale + self.options.overhead_ms
+    }
+
+    fn pass_ms(&self, chunks: &[Chunk], batch: DecodeBatch) -> PassCost {
+        let tokens = tokens_of(chunks) + u64::from(batch.requests);
+        let work = self.context_other(tokens) + self.prompt_attention(chunks);
+        PassCost {
+            prefill_ms: work * self.options.prefill_scale + self.options.overhead_ms,
+            decode_ms: self.decode_attention(batch) * self.options.decode_scale,
+        }
+    }
+
+    fn decode_run(
+        &self,
+        pricer: &PassPricer,
+        start: SimTime,
+        mut batch: DecodeBatch,
+        passes: u32,
+        ends: &mut Vec<SimTime>,
+    ) -> Result<(), InvalidDuration> {
+        let requests = self.requests(batch);
+        let other = self.tables.decode_other(f64::from(requests));
+        let PassOptions { decode_scale, overhead_ms, .. } = self.options;
+        let mut end = start;
+        ends.reserve(passes as usize);
+        for _ in 0..passes {
+            let work = other + self.decode_attention(batch);
+            end += pricer.decode_time(work * decode_scale + overhead_ms)?;
+            ends.push(end);
+            batch.context_tokens += u64::from(batch.requests);
+        }
+        Ok(())
+    }
+
+    fn extrapolated_lookups(&self) -> u64 {
+        self.extrapolated.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::pack::Pack;
+    use super::*;
+
+    const NOBODY: DecodeBatch = DecodeBatch { requests: 0, context_tokens: 0 };
+
+    fn tables(id: &str) -> Arc<PassTables> {
+        let entry = Pack::embedded().named(id).unwrap();
+        Arc::new(PassTables::new(entry.axes, &entry.profile.tables))
+    }
+
+    fn minimax() -> Arc<PassTables> {
+        tables("m25_fp8_b200_vllm019_g4_tep")
+    }
+
+    fn chunk(new_tokens: u32, prefix_tokens: u32) -> Chunk {
+        Chunk { new_tokens, prefix_tokens }
+    }
+
+    fn timing(options: PassOptions) -> TableTiming {
+        TableTiming::new(minimax(), options)
+    }
+
+    #[test]
+    fn samples_come_back() {
+        let entry = Pack::embedded().named("m25_fp8_b200_vllm019_g4_tep").unwrap();
+        let (axes, sampled) = (entry.axes, &entry.profile.tables);
+        let tables = minimax();
+        for (batch, &requests) in axes.decode_batch.iter().enumerate() {
+            for (length, &context) in axes.decode_context.iter().enumerate() {
+                let expected = sampled.gen_other[batch] + sampled.gen_attn[batch][length];
+                let priced = tables.decode(requests, f64::from(context));
+                assert!(
+                    (priced.ms / expected - 1.0).abs() < 1e-5,
+                    "{requests} {context}: {priced:?} {expected}"
+                );
+                assert!(!priced.extrapolated);
+            }
+        }
+        let other = |tokens: u32| sampled.ctx_other[axes.context_tokens.binary_search(&tokens).unwrap()];
+        for (new, prefix, expected) in [
+            (1, 0, other(1) + sampled.ctx_attn[0][0][0]),
+            (128, 1024, other(128) + sampled.ctx_attn[0][7][3]),
+            (8192, 131_072, other(8192) + sampled.ctx_attn[0][13][10]),
+        ] {
+            let priced = tables.prefill(1, new, prefix);
+            assert!((priced.ms / expected - 1.0).abs() < 1e-5, "{new} {prefix}");
+        }
+    }
+
+    #[test]
+    fn what_lies_outside_goes_on_growing_and_says_so() {
+        let tables = minimax();
+        let mut before = 0.0;
+        for context in [1.0, 20.0, 131_072.0, 131_073.0, 200_000.0, 262_144.0, 1e6, 1e7] {
+            let priced = tables.decode(64, context);
+            assert!(priced.ms >= before, "{context}");
+            assert_eq!(priced.extrapolated, !(32.0..=131_072.0).contains(&context));
+            before = priced.ms;
+        }
+        let mut before = 0.0;
+        for requests in [512, 513, 1000, 1023, 1024, 1025, 4000] {
+            let priced = tables.decode(requests, 1000.0);
+            assert!(priced.ms >= before, "{requests}");
+            assert_eq!(priced.extrapolated, requests > 512);
+            before = priced.ms;
+        }
+        for [inside, outside] in [
+            [(1, 30_000, 0), (1, 40_000, 0)],
+            [(8, 10, 0), (9, 10, 0)],
+            [(1, 100, 131_072), (1, 100, 200_000)],
+            [(4, 8000, 1000), (8, 8000, 1000)],
+        ] {
+            let [inside, outside] =
+                [inside, outside].map(|(batch, new, prefix)| tables.prefill(batch, new, prefix));
+            assert!(!inside.extrapolated && outside.extrapolated && outside.ms > inside.ms);
+        }
+    }
+
+    #[test]
+    fn a_pass_of_both_kinds_pays_once_for_what_they_share() {
+        let timing = timing(PassOptions::default());
+        let batch = DecodeBatch { requests: 20, context_tokens: 20 * 3000 };
+        let chunks = [chunk(2000, 500)];
+        let PassCost { prefill_ms, decode_ms } = timing.pass_ms(&chunks, batch);
+        let tables = minimax();
+        let attention = timing.prefill_ms(&chunks) - tables.context_other(2000.0);
+        assert!((prefill_ms - tables.context_other(2020.0) - attention).abs() < 1e-9);
+        assert!((decode_ms - (timing.decode_ms(batch) - tables.decode_other(20.0))).abs() < 1e-9);
+        assert!(prefill_ms + decode_ms < timing.prefill_ms(&chunks) + timing.decode_ms(batch));
+    }
+
+    #[test]
+    fn prompts_of_one_pass_share_the_gpu() {
+        let timing = timing(PassOptions::default());
+        let equal = timing.prefill_ms(&[chunk(300, 1000); 4]);
+        assert!((equal / minimax().prefill(4, 300, 1000).ms - 1.0).abs() < 1e-12);
+        // The order does not matter, and more work costs more.
+        let mixed = timing.prefill_ms(&[chunk(300, 1000), chunk(300, 1000), chunk(1, 4), chunk(300, 1000)]);
+        let other = timing.prefill_ms(&[chunk(1, 4), chunk(300, 1000), chunk(300, 1000), chunk(300, 1000)]);
+        assert!((mixed / other - 1.0).abs() < 1e-12);
+        assert!(mixed < equal && mixed > timing.prefill_ms(&[chunk(300, 1000); 3]) * 0.9);
+    }
+
+    #[test]
+    fn a_run_is_its_passes_one_by_one() {
+        let options = PassOptions { overhead_ms: 0.5, decode_scale: 1.1, ..PassOptions::default() };
+        let model = Arc::new(timing(options));
+        let pricer = PassPricer::new(model.clone(), 1.0, 2.0);
+        let batch = DecodeBatch { requests: 7, context_tokens: 7 * 4000 + 3 };
+        let mut ends = Vec::new();
+        pricer.decode_run(SimTime::from_ns(5), batch, 300, &mut ends).unwrap();
+        let mut now = SimTime::from_ns(5);
+        for (step, &end) in ends.iter().enumerate() {
+            let batch = DecodeBatch { context_tokens: batch.context_tokens + 7 * step as u64, ..batch };
+            now += pricer.pass(&[], batch).unwrap();
+            assert_eq!(end, now);
+        }
+        assert_eq!(model.extrapolated_lookups(), 0);
+    }
+
+    #[test]
+    fn look_ups_outside_are_counted() {
+        let model = Arc::new(timing(PassOptions::default()));
+        let pricer = PassPricer::new(model.clone(), 1.0, 1.0);
+        let mut ends = Vec::new();
+        let batch = DecodeBatch { requests: 1, context_tokens: 131_070 };
+        pricer.decode_run(SimTime::ZERO, batch, 10, &mut ends).unwrap();
+        assert_eq!(model.extrapolated_lookups(), 7);
+        pricer.pass(&[chunk(10, 0); 9], NOBODY).unwrap();
+        assert_eq!(model.extrapolated_lookups(), 8);
+    }
+
+    #[test]
+    fn stages_work_at_the_same_time_once_there_is_enough_for_all() {
+        let staged = |stages| timing(PassOptions { stages, ..PassOptions::default() });
+        let batch = |requests: u32| DecodeBatch { requests, context_tokens: u64::from(requests) * 1000 };
+        assert_eq!(staged(2).decode_ms(batch(1)), staged(1).decode_ms(batch(1)));
+        assert_eq!(staged(2).decode_ms(batch(64)), staged(1).decode_ms(batch(32)));
+        let long = [chunk(8192, 0)];
+        let ratio = staged(2).prefill_ms(&long) / staged(1).prefill_ms(&long);
+        assert!((0.49..0.6).contains(&ratio), "{ratio}");
+    }
+}
