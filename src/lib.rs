@@ -4,7 +4,8 @@
 //!
 //! - [`simulation`]: actors exchanging messages on a virtual clock. Knows nothing of language models.
 //! - [`workload`]: requests, their prompts as shared prefixes, trace formats and generators.
-//! - [`timing`]: how long a forward pass takes.
+//! - [`model`]: what is known of models and GPUs: sizes and number formats, as pure data.
+//! - [`timing`]: how long a forward pass takes, and how many KV tokens fit.
 //! - [`engine`]: one inference engine: its scheduler and its KV cache; it has no clock of its own.
 //! - [`serving`]: the simulated actors (client, router, workers) and the messages between them.
 //! - [`search`]: studies that propose deployments, replay them and rank the answers.
@@ -16,6 +17,7 @@
 pub mod cli;
 pub mod config;
 pub mod engine;
+pub mod model;
 pub mod registry;
 pub mod report;
 pub mod search;

@@ -4,6 +4,7 @@
 //! time, applying the engine's speed-up ratios with the rounding that makes stamps comparable with the reference.
 
 mod fixed;
+pub mod memory;
 mod polynomial;
 pub mod profile;
 

@@ -14,6 +14,7 @@ mod determinism;
 mod engine_options;
 mod examples;
 mod layers;
+mod model_facts;
 mod profile_accuracy;
 mod profile_pack;
 mod readme;
