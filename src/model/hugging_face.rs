@@ -89,13 +89,11 @@ impl<'a> Config<'a> {
     #[expect(clippy::option_option, reason = "a bad value is not an absent one")]
     fn optional_size(&mut self, key: &str) -> Option<Option<u64>> {
         let Some(value) = self.given(key) else { return Some(None) };
-        match value.as_u64().filter(|size| (1..=LARGEST).contains(size)) {
-            Some(size) => Some(Some(size)),
-            None => {
-                let message = format!("{key}: `{value}` is not a whole number from 1 to {LARGEST}");
-                self.problem(message)
-            }
+        let size = value.as_u64().filter(|size| (1..=LARGEST).contains(size));
+        if size.is_none() {
+            return self.problem(format!("{key}: `{value}` is not a whole number from 1 to {LARGEST}"));
         }
+        Some(size)
     }
 
     /// The first of several keys that is there: models do not agree on the names.

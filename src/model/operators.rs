@@ -98,7 +98,7 @@ pub fn operators(model: &ModelFacts, split: Split, backend: Backend, phase: Phas
     let Attention::Grouped { heads, kv_heads, head_size, qk_norm, sliding } = model.attention else {
         return None;
     };
-    let heads = Heads { heads, kv_heads, head_size, qk_norm, sliding };
+    let heads = GroupedHeads { queries: heads, keys: kv_heads, size: head_size, qk_norm, sliding };
     let list = List { model, split, phase, backend };
     Some(match model.feed_forward {
         FeedForward::Dense(dense) => list.dense(heads, dense.intermediate_size),
@@ -107,10 +107,10 @@ pub fn operators(model: &ModelFacts, split: Split, backend: Backend, phase: Phas
 }
 
 #[derive(Clone, Copy)]
-struct Heads {
-    heads: u64,
-    kv_heads: u64,
-    head_size: u64,
+struct GroupedHeads {
+    queries: u64,
+    keys: u64,
+    size: u64,
     qk_norm: bool,
     sliding: Option<SlidingWindow>,
 }
@@ -144,7 +144,7 @@ impl List<'_> {
         self.model.layers as f64
     }
 
-    fn dense(&self, heads: Heads, intermediate_size: u64) -> Vec<Operator> {
+    fn dense(&self, heads: GroupedHeads, intermediate_size: u64) -> Vec<Operator> {
         let hidden = self.model.hidden_size;
         let width = intermediate_size.div_ceil(self.tp());
         let format = self.model.formats.feed_forward.name();
@@ -163,7 +163,7 @@ impl List<'_> {
         list
     }
 
-    fn experts(&self, heads: Heads, experts: Experts) -> Vec<Operator> {
+    fn experts(&self, heads: GroupedHeads, experts: Experts) -> Vec<Operator> {
         let mut list = self.attention_block(heads);
         list.extend([
             self.gemm("router_gemm", experts.experts, self.model.hidden_size, PLAIN, false),
@@ -178,10 +178,10 @@ impl List<'_> {
     }
 
     /// From the embedding to the norm behind attention. Layers with a window come first.
-    fn attention_block(&self, heads: Heads) -> Vec<Operator> {
+    fn attention_block(&self, heads: GroupedHeads) -> Vec<Operator> {
         let (hidden, formats) = (self.model.hidden_size, self.model.formats);
-        let width = heads.heads * heads.head_size / self.tp();
-        let kv_width = heads.head_size * heads.kv_heads.div_ceil(self.tp());
+        let width = heads.queries * heads.size / self.tp();
+        let kv_width = heads.size * heads.keys.div_ceil(self.tp());
         let sliding = heads.sliding.map(|sliding| self.attention(heads, sliding.layers, sliding.tokens));
         let full = self.model.layers - heads.sliding.map_or(0, |sliding| sliding.layers);
         let mut list: Vec<Operator> = sliding.into_iter().collect();
@@ -202,11 +202,11 @@ impl List<'_> {
         list
     }
 
-    fn attention(&self, heads: Heads, layers: u64, window_size: u64) -> Operator {
-        let (n, n_kv) = (heads.heads / self.tp(), heads.kv_heads.div_ceil(self.tp()));
+    fn attention(&self, heads: GroupedHeads, layers: u64, window_size: u64) -> Operator {
+        let (n, n_kv) = (heads.queries / self.tp(), heads.keys.div_ceil(self.tp()));
         let (name, scale_factor) = (self.name("attention"), layers as f64);
         let kv_cache_dtype = self.model.formats.kv_cache.name();
-        let head_size = heads.head_size;
+        let head_size = heads.size;
         match self.phase {
             Phase::Context => Operator::ContextAttention {
                 name,

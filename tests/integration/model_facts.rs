@@ -1,5 +1,7 @@
 //! Operator lists and memory in closed form, against what AI Configurator says of the same deployments.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
+
 use serde_json::Value;
 use spica::config::scenario::Backend;
 use spica::model::{Catalogue, ModelFacts, NumberFormats, Phase, Split, WeightFormat, operators};

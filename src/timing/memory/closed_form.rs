@@ -7,7 +7,8 @@
 use super::plan::{FractionOf, KvGrowth, MemoryPlan, MemorySource};
 use crate::config::scenario::Backend;
 use crate::model::{
-    Attention, Experts, FeedForward, HardwareFacts, ModelFacts, Phase, Split, WeightFormat, operators,
+    Attention, Experts, FeedForward, HardwareFacts, ModelFacts, Operator, Phase, Split, WeightFormat,
+    operators,
 };
 
 const MIB: f64 = (1 << 20) as f64;
@@ -62,7 +63,7 @@ fn weights_bytes(model: &ModelFacts, split: Split, backend: Backend) -> f64 {
     match operators(model, split, backend, Phase::Context) {
         Some(list) => {
             let bytes = |format: &str| format_bytes(model, format);
-            list.iter().filter_map(|one| one.weights()).map(|(weights, format)| weights * bytes(format)).sum()
+            list.iter().filter_map(Operator::weights).map(|(weights, format)| weights * bytes(format)).sum()
         }
         None => latent_weights_bytes(model, split),
     }

@@ -4,7 +4,9 @@
 //! of a measured profile where there is one, and else from a model's sizes in closed form.
 
 mod closed_form;
+mod from_profile;
 mod plan;
 
 pub use closed_form::{closed_form, kv_growth};
+pub use from_profile::from_profile;
 pub use plan::{FractionOf, KvGrowth, MemoryPlan, MemorySource, NoRoom};
