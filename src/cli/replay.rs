@@ -48,6 +48,13 @@ pub(super) fn run(
     let record = serving::replay(&scenario, &traffic, registry, &ReplayLimits::default())
         .map_err(|error| replay_failure(file, &error))?;
     let summary = Summary::new(&record, traffic.workload(), scenario.sla.as_ref());
+    if summary.completed_requests == 0 {
+        let (rejected, unfinished) = (summary.rejected_requests, summary.unfinished_requests);
+        console.note(format!(
+            "warning: no request completed: {rejected} rejected, since the engine can never run them, and {unfinished} \
+             unfinished"
+        ));
+    }
     note_host_time(started, &summary, console);
     present(&scenario, &traffic, &record, &summary, folder.as_ref(), console)
 }

@@ -28,6 +28,7 @@ mod rust_paths;
 mod scenarios;
 mod search;
 mod shared_folder;
+mod user_reports;
 mod workload_bad_inputs;
 mod workload_bundled_traces;
 mod workload_real_traces;
