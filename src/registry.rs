@@ -10,6 +10,11 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use crate::config::scenario::PolicyConfig;
+use crate::serving::predictor::LoadPredictor;
+use crate::serving::predictor::arima::Arima;
+use crate::serving::predictor::constant::Constant;
+use crate::serving::predictor::kalman::Kalman;
+use crate::serving::predictor::prophet::Prophet;
 use crate::serving::router::RoutingPolicy;
 use crate::serving::router::approximate_kv::ApproximateKv;
 use crate::serving::router::cost_terms::CostTerms;
@@ -22,16 +27,17 @@ use crate::serving::router::session_affinity::SessionAffinity;
 
 type Factory<T> = fn(Map<String, Value>) -> Result<Box<T>, serde_json::Error>;
 
-/// Names of routers with what makes them from their configuration.
+/// Names of policies with what makes them from their configuration.
 #[derive(Clone)]
 pub struct Registry {
     routers: BTreeMap<&'static str, Factory<dyn RoutingPolicy>>,
+    predictors: BTreeMap<&'static str, Factory<dyn LoadPredictor>>,
 }
 
 impl Registry {
     /// Everything that comes with the crate.
     pub fn builtin() -> Self {
-        Self { routers: BTreeMap::new() }
+        Self { routers: BTreeMap::new(), predictors: BTreeMap::new() }
             .with_router::<RoundRobin>("round_robin")
             .with_router::<KvRouter>("kv_router")
             .with_router::<ApproximateKv>("approximate_kv")
@@ -40,6 +46,10 @@ impl Registry {
             .with_router::<PowerOfTwo>("power_of_two")
             .with_router::<Random>("random")
             .with_router::<SessionAffinity>("session_affinity")
+            .with_predictor::<Constant>("constant")
+            .with_predictor::<Kalman>("kalman")
+            .with_predictor::<Arima>("arima")
+            .with_predictor::<Prophet>("prophet")
     }
 
     /// Adds a router. Its fields are its configuration.
@@ -61,28 +71,63 @@ impl Registry {
 
     /// Makes a router. The error lists every problem found, with where the policy was written.
     pub fn router(&self, config: &PolicyConfig) -> Result<Box<dyn RoutingPolicy>, PolicyError> {
-        let refuse = |problems| PolicyError { location: config.location.clone(), problems };
-        let Some(factory) = self.routers.get(config.policy.as_str()) else {
-            return Err(refuse(vec![self.unknown_router(&config.policy)]));
-        };
-        let router = factory(config.fields.clone()).map_err(|error| {
-            refuse(vec![format!("{}: {}", config.policy, with_nearest_name(&error.to_string()))])
-        })?;
+        let router = make(&self.routers, "router", config)?;
         let problems = router.problems();
-        if problems.is_empty() { Ok(router) } else { Err(refuse(problems)) }
+        if problems.is_empty() { Ok(router) } else { Err(refuse(config, problems)) }
     }
 
-    fn unknown_router(&self, name: &str) -> String {
-        let known: Vec<_> = self.router_names().collect();
+    /// Adds a load predictor. Its fields are its configuration.
+    ///
+    /// # Panics
+    /// If the name is taken.
+    #[must_use]
+    pub fn with_predictor<P: LoadPredictor + DeserializeOwned + 'static>(
+        mut self,
+        name: &'static str,
+    ) -> Self {
+        let factory: Factory<dyn LoadPredictor> = |fields| {
+            serde_json::from_value::<P>(Value::Object(fields)).map(|predictor| Box::new(predictor) as _)
+        };
+        assert!(self.predictors.insert(name, factory).is_none(), "there is a predictor named {name} already");
+        self
+    }
+
+    /// Makes a load predictor. The error lists every problem found, with where it was written.
+    pub fn predictor(&self, config: &PolicyConfig) -> Result<Box<dyn LoadPredictor>, PolicyError> {
+        let predictor = make(&self.predictors, "load predictor", config)?;
+        let problems = predictor.problems();
+        if problems.is_empty() { Ok(predictor) } else { Err(refuse(config, problems)) }
+    }
+}
+
+/// Makes what is registered under the name of `config`; `kind` says what that would be.
+fn make<T: ?Sized>(
+    factories: &BTreeMap<&'static str, Factory<T>>,
+    kind: &str,
+    config: &PolicyConfig,
+) -> Result<Box<T>, PolicyError> {
+    let name = config.policy.as_str();
+    let Some(factory) = factories.get(name) else {
+        let known: Vec<_> = factories.keys().copied().collect();
         let nearest = nearest(name, known.iter().copied());
         let hint = nearest.map_or_else(String::new, |nearest| format!("; did you mean `{nearest}`?"));
-        format!("policy: unknown router `{name}`; known are {}{hint}", known.join(", "))
-    }
+        let problem = format!("policy: unknown {kind} `{name}`; known are {}{hint}", known.join(", "));
+        return Err(refuse(config, vec![problem]));
+    };
+    factory(config.fields.clone())
+        .map_err(|error| refuse(config, vec![format!("{name}: {}", with_nearest_name(&error.to_string()))]))
+}
+
+fn refuse(config: &PolicyConfig, problems: Vec<String>) -> PolicyError {
+    PolicyError { location: config.location.clone(), problems }
 }
 
 impl fmt::Debug for Registry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Registry").field("routers", &self.routers.keys()).finish()
+        f.debug_struct("Registry")
+            .field("routers", &self.routers.keys())
+            .field("predictors", &self.predictors.keys())
+            .finish()
     }
 }
 

@@ -15,6 +15,7 @@ pub mod client;
 pub mod link;
 pub mod message;
 pub mod order;
+pub mod predictor;
 pub mod recorder;
 pub mod router;
 pub mod worker;
