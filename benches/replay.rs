@@ -70,6 +70,7 @@ struct Relays;
 
 impl Protocol for Relays {
     type Message = u32;
+    type Parcel = ();
     type Record = ();
 }
 

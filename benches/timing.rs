@@ -42,7 +42,8 @@ fn bench_lookups(criterion: &mut Criterion) {
             bencher.iter(|| passes.iter().map(|(_, batch)| model.decode_ms(black_box(*batch))).sum::<f64>());
         });
         group.bench_function(format!("{name}: prefill"), |bencher| {
-            bencher.iter(|| passes.iter().map(|(chunks, _)| model.prefill_ms(black_box(chunks))).sum::<f64>());
+            bencher
+                .iter(|| passes.iter().map(|(chunks, _)| model.prefill_ms(black_box(chunks))).sum::<f64>());
         });
         group.bench_function(format!("{name}: both"), |bencher| {
             bencher.iter(|| {
@@ -66,7 +67,9 @@ fn bench_runs(criterion: &mut Criterion) {
             bencher.iter(|| {
                 for (_, batch) in &passes {
                     ends.clear();
-                    pricer.decode_run(SimTime::ZERO, *batch, PASSES, &mut ends).expect("prices are durations");
+                    pricer
+                        .decode_run(SimTime::ZERO, *batch, PASSES, &mut ends)
+                        .expect("prices are durations");
                     black_box(&ends);
                 }
             });

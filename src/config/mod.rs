@@ -154,6 +154,7 @@ deployment:
   router: {policy: kv_router}
   planner: {policy: x}
   kv_transfer: {}
+  replica_changes: [{}]
   agg: {router: {policy: x}, engine: {sglang: {}}, timing: {model: fixed}}
 workload: {trace_path: a, arrival: {process: gamma}}
 sla: {}

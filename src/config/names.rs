@@ -2,7 +2,7 @@
 
 use super::presets::PredictorFamily;
 use super::scenario::{
-    Backend, DeploymentMode, KvEvictionPolicy, KvTransferTiming, LinkSharing, PreemptionMode,
+    Backend, DeploymentMode, KvEvictionPolicy, KvTransferTiming, LinkSharing, PoolName, PreemptionMode,
     SglangSchedulePolicy, TraceTimeUnit, ZeroOutput,
 };
 use super::search::OptimizationTarget;
@@ -23,6 +23,11 @@ impl Backend {
     pub fn name(self) -> &'static str {
         name_of(self)
     }
+}
+
+impl Named for PoolName {
+    const NAMES: &'static [(&'static str, Self)] =
+        &[("agg", Self::Agg), ("prefill", Self::Prefill), ("decode", Self::Decode)];
 }
 
 impl Named for PreemptionMode {

@@ -5,9 +5,10 @@ use super::read_engine::pool;
 use super::read_workload::scenario_workload;
 use super::reader::Section;
 use super::scenario::{
-    BUILTIN_PLANNER, DEFAULT_ROUTER, Deployment, DeploymentMode, KvTransfer, PolicyConfig, Pool, Scenario,
-    Sla,
+    BUILTIN_PLANNER, DEFAULT_ROUTER, Deployment, DeploymentMode, KvTransfer, PolicyConfig, Pool, PoolName,
+    ReplicaChange, Scenario, Sla,
 };
+use super::value::Value;
 
 /// `None` after a problem that leaves nothing to fill in.
 pub(super) fn scenario(root: &Section<'_>) -> Option<Scenario> {
@@ -55,7 +56,26 @@ fn deployment(section: &Section<'_>) -> Option<Deployment> {
             (None, Some(prefill), Some(decode))
         }
     };
-    Some(Deployment { mode, router, planner, agg, prefill, decode, kv_transfer })
+    let replica_changes =
+        section.read("replica_changes", |value| value.list(|change| replica_change(&change, mode)));
+    let replica_changes = replica_changes.or_else(Vec::new);
+    Some(Deployment { mode, router, planner, agg, prefill, decode, kv_transfer, replica_changes })
+}
+
+fn replica_change(value: &Value<'_>, mode: DeploymentMode) -> Option<ReplicaChange> {
+    let change = |section: &Section<'_>| {
+        let at_ms = section.float("at_ms", Limit::Time).required();
+        let pool = match mode {
+            DeploymentMode::Agg => section.choice("pool").or(PoolName::Agg),
+            DeploymentMode::Disagg => section.choice("pool").required()?,
+        };
+        if (pool == PoolName::Agg) != (mode == DeploymentMode::Agg) {
+            section.problem("pool", "is not a pool of this `deployment.mode`");
+        }
+        let workers = section.integer("workers", 0..=u32::MAX).required();
+        Some(ReplicaChange { at_ms: at_ms?, pool, workers: workers? })
+    };
+    value.section(change).flatten()
 }
 
 fn only_pool(section: &Section<'_>) -> Pool {

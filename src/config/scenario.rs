@@ -56,6 +56,35 @@ pub struct Deployment {
     /// How KV blocks travel from prefill to decode workers.
     #[schemars(default)]
     pub kv_transfer: KvTransfer,
+    /// Changes of the number of workers by somebody else, beside a planner or without one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(default)]
+    pub replica_changes: Vec<ReplicaChange>,
+}
+
+/// Somebody changes the number of workers of a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct ReplicaChange {
+    /// When, in milliseconds.
+    #[schemars(range(min = 0.0))]
+    pub at_ms: f64,
+    /// Which pool.
+    pub pool: PoolName,
+    /// Workers that are to be starting or serving from then on.
+    pub workers: u32,
+}
+
+/// A pool by the key under which it is configured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum PoolName {
+    /// The only pool of `mode: agg`.
+    Agg,
+    /// The prefill pool of `mode: disagg`.
+    Prefill,
+    /// The decode pool of `mode: disagg`.
+    Decode,
 }
 
 impl Deployment {

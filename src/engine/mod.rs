@@ -12,6 +12,7 @@
 
 mod backlog;
 pub mod kv;
+pub mod metrics;
 pub mod paged;
 mod progress;
 mod sequence;
@@ -19,10 +20,12 @@ pub mod sglang;
 pub mod speculation;
 pub mod trtllm;
 pub mod vllm;
+mod waiting;
 
 use std::sync::Arc;
 
 use self::kv::FutureUses;
+use self::metrics::{Accepted, PassMetrics};
 use crate::report::record::{Counters, PassTimeline};
 use crate::simulation::{InvalidDuration, SimTime};
 use crate::timing::PassPricer;
@@ -71,8 +74,20 @@ pub trait Engine: Send {
     /// Makes what the pass did visible.
     fn complete_pass(&mut self, signals: &mut Signals);
 
+    /// From now on keeps what [`Engine::pass_metrics`] needs.
+    fn watch(&mut self);
+
+    /// Pass number `pass` of those in progress ([`Engine::pass_ends`]); `wall` is left out. Only while it is watched.
+    fn pass_metrics(&self, pass: usize) -> PassMetrics;
+
+    /// Tokens that speculative decoding yielded since this was last asked; none without it.
+    fn take_accepted(&mut self) -> Accepted;
+
     /// Whether there are requests that a pass could work on, waiting or running.
     fn has_work(&self) -> bool;
+
+    /// Whether no request is here in any way, so that the engine may go.
+    fn is_empty(&self) -> bool;
 
     /// Gives up the blocks of a prompt that has been fetched.
     fn release_source(&mut self, request: RequestId);

@@ -18,6 +18,8 @@ pub struct Sequence<H = Hold> {
     pub(super) generated: u32,
     /// Tokens whose KV is computed.
     pub(super) computed: u32,
+    /// Whether it has been in a batch and waits to come back, or comes from another engine's.
+    pub(super) was_in_a_batch: bool,
     /// Its KV blocks.
     pub(super) hold: H,
     /// Passes in which its tokens left.
@@ -36,6 +38,7 @@ impl<H: Default> Sequence<H> {
             wanted,
             generated: 0,
             computed: 0,
+            was_in_a_batch: false,
             hold: H::default(),
             tokens: TokenPasses::default(),
             first_burst: 0,

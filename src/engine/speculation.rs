@@ -3,6 +3,8 @@
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha12Rng;
 
+use super::metrics::Accepted;
+
 /// Chance that the first, second, ... draft token is accepted, given that those before it were.
 pub const DEFAULT_ACCEPT_RATES: [f64; 5] = [0.85, 0.3, 0.0, 0.0, 0.0];
 
@@ -11,6 +13,7 @@ pub const DEFAULT_ACCEPT_RATES: [f64; 5] = [0.85, 0.3, 0.0, 0.0, 0.0];
 pub struct Speculation {
     accept_rates: Vec<f64>,
     rng: ChaCha12Rng,
+    accepted: Accepted,
 }
 
 impl Speculation {
@@ -20,7 +23,7 @@ impl Speculation {
         let given = accept_rates.unwrap_or(&DEFAULT_ACCEPT_RATES);
         let accept_rates =
             (0..drafts as usize).map(|draft| given.get(draft).copied().unwrap_or(0.0)).collect();
-        Self { accept_rates, rng: ChaCha12Rng::seed_from_u64(seed) }
+        Self { accept_rates, rng: ChaCha12Rng::seed_from_u64(seed), accepted: Accepted::default() }
     }
 
     /// Tokens that a step yields at most.
@@ -30,8 +33,16 @@ impl Speculation {
 
     /// Tokens that the next step yields: one, and one more for each draft accepted in a row.
     pub fn draw(&mut self) -> u32 {
-        let Self { accept_rates, rng } = self;
-        1 + accept_rates.iter().take_while(|&&rate| rng.random::<f64>() < rate).count() as u32
+        let Self { accept_rates, rng, accepted } = self;
+        let tokens = 1 + accept_rates.iter().take_while(|&&rate| rng.random::<f64>() < rate).count() as u32;
+        accepted.tokens += u64::from(tokens);
+        accepted.steps += 1;
+        tokens
+    }
+
+    /// What was drawn since this was last asked.
+    pub fn take_accepted(&mut self) -> Accepted {
+        std::mem::take(&mut self.accepted)
     }
 }
 

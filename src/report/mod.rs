@@ -9,6 +9,7 @@ pub mod files;
 mod gaps;
 pub mod record;
 pub mod requests;
+pub mod scaling;
 pub mod summary;
 pub mod table;
 

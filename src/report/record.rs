@@ -1,6 +1,7 @@
 //! What a replay leaves behind: raw stamps and counters, from which every figure is made.
 
 use super::distribution::NS_PER_MS;
+use super::scaling::ScalingRecord;
 use crate::config::scenario::Sla;
 use crate::simulation::{SimDuration, SimTime};
 
@@ -17,6 +18,8 @@ pub struct RunRecord {
     pub pools: Vec<PoolRecord>,
     /// Counters over all workers.
     pub counters: Counters,
+    /// How the fleet changed; empty where nobody changes it.
+    pub scaling: ScalingRecord,
     /// Time of the last event.
     pub end: SimTime,
 }
@@ -191,6 +194,17 @@ pub enum Role {
     Prefill,
     /// Generation only.
     Decode,
+}
+
+impl Role {
+    /// The name that files use.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Agg => "agg",
+            Self::Prefill => "prefill",
+            Self::Decode => "decode",
+        }
+    }
 }
 
 /// Counters over all workers of a run.

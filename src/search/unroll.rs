@@ -67,6 +67,7 @@ impl Branch {
                 prefill: None,
                 decode: None,
                 kv_transfer: KvTransfer::default(),
+                replica_changes: Vec::new(),
             },
             workload,
             sla: config.goal.sla,

@@ -4,15 +4,19 @@ use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use super::client::Client;
+use super::client::{Client, SteeredBy};
+use super::fleet::{Fleet, FleetPool, ScriptedChange};
 use super::link::Link;
-use super::message::{ClientMessage, LinkMessage, RouterMessage, Serving, WorkerId, WorkerMessage};
+use super::message::{
+    ClientMessage, FleetMessage, LinkMessage, PlannerMessage, RouterMessage, Serving, WorkerMessage,
+};
+use super::pool::{HandoffWiring, WorkerMaker};
 use super::recorder::Recorder;
-use super::router::{Needs, RoutedPool, Router, RoutingPolicy};
-use super::worker::{Handoff, HandoffOrder, Listeners, Transfer, Worker};
+use super::router::{RoutedPool, Router, RoutingPolicy};
+use super::worker::{HandoffOrder, Listeners, Transfer};
 use crate::config::scenario::{
     Backend, Deployment, DeploymentMode, EngineOptions, KvEvictionPolicy, KvTransfer, LinkSharing, Pool,
-    PreemptionMode, Scenario, TimingConfig,
+    PoolName, PreemptionMode, ReplicaChange, Scenario, TimingConfig,
 };
 use crate::engine::kv::FutureUses;
 use crate::engine::sglang::SglangEngine;
@@ -21,7 +25,7 @@ use crate::engine::vllm::VllmEngine;
 use crate::engine::{Engine, Inputs};
 use crate::registry::{PolicyError, Registry};
 use crate::report::record::{PoolRecord, Role, RunRecord, Status};
-use crate::simulation::{Address, Limits, SimTime, Simulation, SimulationError};
+use crate::simulation::{Address, Limits, SimDuration, SimTime, Simulation, SimulationError};
 use crate::timing::{Fixed, PassPricer, Polynomial, TimingModel};
 use crate::workload::Workload;
 use crate::workload::prefix::PrefixTree;
@@ -95,8 +99,9 @@ pub fn unsupported(scenario: &Scenario) -> Vec<String> {
     if deployment.planner.is_some() {
         problems.push("deployment.planner: planners are not built yet".into());
     }
+    let changes = deployment.planner.is_some() || !deployment.replica_changes.is_empty();
     for (role, pool) in pools(scenario) {
-        refuse_pool(role, pool, &mut problems);
+        refuse_pool(role, pool, changes, &mut problems);
     }
     if let (Some(prefill), Some(decode)) = (&deployment.prefill, &deployment.decode) {
         let mut same = |equal: bool, field: &str| {
@@ -112,8 +117,8 @@ pub fn unsupported(scenario: &Scenario) -> Vec<String> {
     problems
 }
 
-fn refuse_pool(role: Role, pool: &Pool, problems: &mut Vec<String>) {
-    let (name, engine) = (pool_name(role), &pool.engine);
+fn refuse_pool(role: Role, pool: &Pool, deployment_changes: bool, problems: &mut Vec<String>) {
+    let (name, engine) = (role.name(), &pool.engine);
     let sglang = engine.backend == Backend::Sglang;
     let mut refuse = |refused: bool, what: &str| {
         if refused {
@@ -123,8 +128,8 @@ fn refuse_pool(role: Role, pool: &Pool, problems: &mut Vec<String>) {
     let cadence = engine.prefill_schedule_interval > 1;
     let trtllm = engine.backend == Backend::Trtllm;
     refuse(
-        pool.startup_time_s > 0.0,
-        "startup_time_s: has an effect on workers added by a planner only, and planners are not built yet",
+        pool.startup_time_s > 0.0 && !deployment_changes,
+        "startup_time_s: has an effect with a planner or replica_changes only",
     );
     refuse(
         engine.first_token_decode && (role != Role::Agg || sglang),
@@ -175,14 +180,6 @@ fn foresees(engine: &EngineOptions) -> bool {
     engine.kv_eviction_policy == KvEvictionPolicy::Belady
 }
 
-fn pool_name(role: Role) -> &'static str {
-    match role {
-        Role::Agg => "agg",
-        Role::Prefill => "prefill",
-        Role::Decode => "decode",
-    }
-}
-
 /// The pools of a deployment with their roles, in the order in which requests pass through them.
 fn pools(scenario: &Scenario) -> Vec<(Role, &Pool)> {
     let Deployment { mode, agg, prefill, decode, .. } = &scenario.deployment;
@@ -216,17 +213,27 @@ pub fn replay(
     let waiting = simulation.waiting();
     let mut recorder = simulation.into_record();
     recorder.happened(last_event);
-    let mut record = recorder.into_record();
+    let (mut record, ledgers) = recorder.into_record();
     if until == SimTime::MAX {
         check_nothing_lost(&record, &waiting)?;
     }
-    let end = u128::from(record.end.as_ns());
-    record.pools.extend(pools(scenario).into_iter().map(|(role, pool)| PoolRecord {
+    if ledgers.is_empty() {
+        record.pools = unchanged_pools(scenario, record.end);
+    } else {
+        let settled: Result<_, _> = ledgers.into_iter().map(|ledger| ledger.settle(record.end)).collect();
+        record.pools = settled.map_err(ReplayError::Failed)?;
+    }
+    Ok(record)
+}
+
+/// The cost of a fleet that nobody changes.
+fn unchanged_pools(scenario: &Scenario, end: SimTime) -> Vec<PoolRecord> {
+    let cost = |(role, pool): (Role, &Pool)| PoolRecord {
         role,
         gpus_per_worker: pool.gpus_per_worker(),
-        worker_ns: u128::from(pool.workers) * end,
-    }));
-    Ok(record)
+        worker_ns: u128::from(pool.workers) * u128::from(end.as_ns()),
+    };
+    pools(scenario).into_iter().map(cost).collect()
 }
 
 /// A pool under assembly.
@@ -237,6 +244,13 @@ struct PoolPlan<'a> {
     policy: Box<dyn RoutingPolicy>,
     /// Address of the worker of each rank.
     workers: Vec<Address<WorkerMessage>>,
+}
+
+impl PoolPlan<'_> {
+    /// Address of each worker.
+    fn worker_addresses(&self) -> Vec<Address<WorkerMessage>> {
+        self.workers.iter().copied().step_by(self.pool.dp_size as usize).collect()
+    }
 }
 
 fn assemble(
@@ -261,7 +275,10 @@ fn assemble(
     };
     let routers: Vec<_> = plans.iter().map(|plan| plan.router).collect();
     let link = plans.last().and_then(|decode| install_link(scenario, decode, &mut simulation));
-    let client_listens = Client::wants_ends(workload).then_some(client);
+    let changes = scripted_changes(scenario)?;
+    let fleet = (!changes.is_empty()).then(|| simulation.reserve("fleet"));
+    let client_listens = (Client::wants_ends(workload) || fleet.is_some()).then_some(client);
+    let mut fleet_pools = Vec::new();
     for (index, plan) in plans.into_iter().enumerate() {
         // A hand-off crosses from the one pool to the other.
         let other_router = routers.iter().copied().enumerate().find(|&(other, _)| other != index);
@@ -270,11 +287,46 @@ fn assemble(
             other_router: other_router.map(|(_, router)| router),
             link,
             order,
+            fleet: fleet.map(|fleet| (fleet, index as u8)),
+            planner: None,
         };
-        install_pool(plan, &wiring, scenario, traffic, &mut simulation);
+        let startup = startup_time(plan.role, plan.pool)?;
+        let (router, workers) = (plan.router, plan.worker_addresses());
+        let maker = install_pool(plan, &wiring, scenario, traffic, &mut simulation);
+        fleet_pools.push(FleetPool::new(maker, router, startup, &workers));
     }
-    simulation.install(client, Client::new(workload.clone(), entry));
+    let steered_by = SteeredBy { fleet, planner: None };
+    simulation.install(client, Client::new(workload.clone(), entry, steered_by));
+    if let Some(fleet) = fleet {
+        simulation.install(fleet, Fleet::new(fleet_pools, None, changes));
+    }
     Ok(simulation)
+}
+
+/// Changes of the fleet that the scenario prescribes.
+fn scripted_changes(scenario: &Scenario) -> Result<Vec<ScriptedChange>, ReplayError> {
+    let place = |role| pools(scenario).iter().position(|&(other, _)| other == role);
+    let change = |change: &ReplicaChange| {
+        let refuse = |problem: String| ReplayError::Refused(format!("deployment.replica_changes: {problem}"));
+        let at = SimTime::from_ms(change.at_ms).map_err(|error| refuse(error.to_string()))?;
+        let pool = place(role_of(change.pool))
+            .ok_or_else(|| refuse(format!("there is no pool `{}`", role_of(change.pool).name())))?;
+        Ok(ScriptedChange { at, pool: pool as u8, workers: change.workers })
+    };
+    scenario.deployment.replica_changes.iter().map(change).collect()
+}
+
+fn role_of(pool: PoolName) -> Role {
+    match pool {
+        PoolName::Agg => Role::Agg,
+        PoolName::Prefill => Role::Prefill,
+        PoolName::Decode => Role::Decode,
+    }
+}
+
+fn startup_time(role: Role, pool: &Pool) -> Result<SimDuration, ReplayError> {
+    SimDuration::from_seconds(pool.startup_time_s)
+        .map_err(|error| ReplayError::Refused(format!("deployment.{}.startup_time_s: {error}", role.name())))
 }
 
 /// What the workers of a pool are connected to.
@@ -283,6 +335,8 @@ struct Wiring {
     other_router: Option<Address<RouterMessage>>,
     link: Option<Address<LinkMessage>>,
     order: HandoffOrder,
+    fleet: Option<(Address<FleetMessage>, u8)>,
+    planner: Option<Address<PlannerMessage>>,
 }
 
 /// Puts a link between two pools if their transfers share one.
@@ -296,8 +350,7 @@ fn install_link(
         return None;
     }
     let address = simulation.reserve("link");
-    simulation
-        .install(address, Link::new(sharing, bandwidth_gbps?, bytes_per_token?, decode.workers.clone()));
+    simulation.install(address, Link::new(sharing, bandwidth_gbps?, bytes_per_token?));
     Some(address)
 }
 
@@ -313,7 +366,7 @@ fn plan_pool<'a>(
     if pool.router.is_none() {
         policy.derive_for(role);
     }
-    let prefix = if role == Role::Agg { String::new() } else { format!("{}/", pool_name(role)) };
+    let prefix = if role == Role::Agg { String::new() } else { format!("{}/", role.name()) };
     let router = simulation.reserve(format!("{prefix}router"));
     let workers = (0..pool.workers).flat_map(|worker| {
         let address = simulation.reserve(format!("{prefix}worker/{worker}"));
@@ -328,30 +381,30 @@ fn install_pool(
     scenario: &Scenario,
     traffic: &Traffic,
     simulation: &mut Simulation<Serving>,
-) {
+) -> WorkerMaker {
+    let addresses = plan.worker_addresses();
     let PoolPlan { role, pool, router, policy, workers } = plan;
     let needs = policy.needs();
     let listeners = Listeners {
         client: wiring.client,
         router_load: needs.hears_of_load().then_some(router),
         router_kv: needs.hears_of_caches().then_some(router),
+        fleet: wiring.fleet,
+        planner: wiring.planner,
     };
     let transfer = Transfer::new(scenario.deployment.kv_transfer);
     let block_size = traffic.block_size();
     assert_eq!(pool.engine.block_size, block_size, "traffic is prepared for the engine's block size");
-    let future = foresees(&pool.engine).then(|| Arc::new(FutureUses::of(&traffic.workload, &traffic.tree)));
-    for (number, ranks) in workers.chunks(pool.dp_size as usize).enumerate() {
-        let first = number as u32 * pool.dp_size;
-        let engines = (first..first + pool.dp_size)
-            .map(|rank| build_engine(role, rank, pool, traffic, future.clone(), needs))
-            .collect();
-        let handoff = wiring.other_router.map(|router| {
-            let workload = traffic.workload.clone();
-            Handoff::new(wiring.order, ranks[0], router, transfer, wiring.link, workload, block_size)
-        });
-        let interval = pool.engine.prefill_schedule_interval;
-        let worker = Worker::new(WorkerId(first), role, engines, interval, listeners, handoff);
-        simulation.install(ranks[0], worker);
+    let handoff = wiring.other_router.map(|router| HandoffWiring {
+        order: wiring.order,
+        router,
+        transfer,
+        link: wiring.link,
+    });
+    let inputs = engine_inputs(pool, traffic);
+    let maker = WorkerMaker { role, pool: pool.clone(), inputs, listeners, handoff };
+    for (number, &address) in addresses.iter().enumerate() {
+        simulation.install(address, maker.make(number as u32, address));
     }
     let (workload, tree) = (traffic.workload.clone(), traffic.tree.clone());
     let routed = RoutedPool {
@@ -359,26 +412,34 @@ fn install_pool(
         dp_size: pool.dp_size,
         max_num_batched_tokens: pool.engine.max_num_batched_tokens,
         relay: role != Role::Agg,
+        // In a fleet of two pools prompts are placed by the first.
+        planner: wiring.planner.filter(|_| role != Role::Decode),
     };
     simulation.install(router, Router::new(policy, workload, tree, routed));
+    maker
 }
 
-fn build_engine(
-    role: Role,
-    rank: u32,
-    pool: &Pool,
-    traffic: &Traffic,
-    future: Option<Arc<FutureUses>>,
-    needs: Needs,
-) -> Box<dyn Engine> {
+/// What the engines of a pool share.
+fn engine_inputs(pool: &Pool, traffic: &Traffic) -> Inputs {
     let options = &pool.engine;
-    let inputs = Inputs {
+    let future = foresees(options).then(|| Arc::new(FutureUses::of(&traffic.workload, &traffic.tree)));
+    Inputs {
         workload: traffic.workload.clone(),
         tree: traffic.tree.clone(),
         future,
         pricer: PassPricer::new(build_timing(pool), options.speedup_ratio, options.decode_speedup_ratio),
-    };
-    let publish = needs.hears_of_caches();
+    }
+}
+
+/// The engine of one rank. With `publish`, changes of its cache are reported.
+pub(super) fn build_engine(
+    role: Role,
+    rank: u32,
+    pool: &Pool,
+    inputs: Inputs,
+    publish: bool,
+) -> Box<dyn Engine> {
+    let options = &pool.engine;
     match options.backend {
         Backend::Vllm => Box::new(VllmEngine::new(options, role, rank, inputs, publish)),
         Backend::Trtllm => Box::new(TrtllmEngine::new(options, role, rank, inputs, publish)),

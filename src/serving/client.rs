@@ -15,7 +15,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
-use super::message::{ClientMessage, RouterMessage, Serving};
+use super::message::{ClientMessage, FleetMessage, PlannerMessage, RouterMessage, Serving};
 use super::order;
 use crate::simulation::{Actor, Address, Context, SimTime};
 use crate::workload::{RequestId, Workload};
@@ -33,12 +33,23 @@ pub struct Client {
     follow_ups: BinaryHeap<Reverse<(SimTime, u32, RequestId)>>,
     /// Requests sent that have not ended, where ends are reported.
     unanswered: u64,
+    steered_by: SteeredBy,
+}
+
+/// Who steers the fleet and has to know what comes and when it is over.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SteeredBy {
+    /// Hears when everything is over.
+    pub fleet: Option<Address<FleetMessage>>,
+    /// Hears of arrivals, and when everything is over.
+    pub planner: Option<Address<PlannerMessage>>,
 }
 
 impl Client {
     /// A client that sends everything in `workload` to `router`.
-    pub fn new(workload: Arc<Workload>, router: Address<RouterMessage>) -> Self {
-        Self { workload, router, started: 0, in_flight: 0, follow_ups: BinaryHeap::new(), unanswered: 0 }
+    pub fn new(workload: Arc<Workload>, router: Address<RouterMessage>, steered_by: SteeredBy) -> Self {
+        let follow_ups = BinaryHeap::new();
+        Self { workload, router, started: 0, in_flight: 0, follow_ups, unanswered: 0, steered_by }
     }
 
     /// Whether the client of this workload has to hear when requests end.
@@ -68,6 +79,15 @@ impl Client {
         }
     }
 
+    fn tell_it_is_over(&self, ctx: &mut Context<'_, Serving>) {
+        if let Some(fleet) = self.steered_by.fleet {
+            ctx.send(fleet, FleetMessage::Finished);
+        }
+        if let Some(planner) = self.steered_by.planner {
+            ctx.send(planner, PlannerMessage::Finished);
+        }
+    }
+
     fn send_due(&mut self, ctx: &mut Context<'_, Serving>) {
         let now = ctx.now();
         while let Some((time, request, starts)) = self.next_due(now) {
@@ -83,6 +103,9 @@ impl Client {
             }
             self.unanswered += 1;
             ctx.record().arrived(request, now);
+            if let Some(planner) = self.steered_by.planner {
+                ctx.send(planner, PlannerMessage::Arrived(request));
+            }
             ctx.send(self.router, RouterMessage::Arrived(request));
         }
     }
@@ -92,8 +115,9 @@ impl Actor<Serving> for Client {
     type Inbox = ClientMessage;
 
     fn start(&mut self, ctx: &mut Context<'_, Serving>) {
-        if let Some((time, ..)) = self.next_due(SimTime::ZERO) {
-            ctx.wake_at(time, order::ARRIVAL);
+        match self.next_due(SimTime::ZERO) {
+            Some((time, ..)) => ctx.wake_at(time, order::ARRIVAL),
+            None => self.tell_it_is_over(ctx),
         }
     }
 
@@ -109,6 +133,8 @@ impl Actor<Serving> for Client {
         }
         if let Some((time, ..)) = self.next_due(ctx.now()) {
             ctx.wake_at(time, order::ARRIVAL);
+        } else if self.unanswered == 0 {
+            self.tell_it_is_over(ctx);
         }
     }
 

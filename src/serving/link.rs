@@ -10,19 +10,16 @@
 
 use std::collections::VecDeque;
 
-use super::message::{LinkMessage, Serving, WorkerId, WorkerMessage};
+use super::message::{LinkMessage, Parcel, Serving, TransferOrder, WorkerMessage};
 use super::order;
 use crate::config::scenario::LinkSharing;
-use crate::simulation::{Actor, Address, Context, SimDuration, SimTime};
-use crate::workload::RequestId;
+use crate::simulation::{Actor, Context, SimDuration, SimTime};
 
 /// A link with a bandwidth that transfers share.
 pub struct Link {
     sharing: LinkSharing,
     bytes_per_ns: f64,
     bytes_per_token: f64,
-    /// Address of the worker of each decode rank.
-    destinations: Vec<Address<WorkerMessage>>,
     /// In the order of starting.
     transfers: VecDeque<Transfer>,
     /// Up to when the progress of `transfers` has been worked out.
@@ -30,24 +27,17 @@ pub struct Link {
 }
 
 struct Transfer {
-    rank: WorkerId,
-    request: RequestId,
+    order: TransferOrder,
     bytes_left: f64,
 }
 
 impl Link {
     /// A link of `bandwidth_gbps` times 1e9 bytes per second.
-    pub fn new(
-        sharing: LinkSharing,
-        bandwidth_gbps: f64,
-        bytes_per_token: u64,
-        destinations: Vec<Address<WorkerMessage>>,
-    ) -> Self {
+    pub fn new(sharing: LinkSharing, bandwidth_gbps: f64, bytes_per_token: u64) -> Self {
         Self {
             sharing,
             bytes_per_ns: bandwidth_gbps,
             bytes_per_token: bytes_per_token as f64,
-            destinations,
             transfers: VecDeque::new(),
             settled: SimTime::ZERO,
         }
@@ -87,8 +77,8 @@ impl Link {
             if self.transfers[index].bytes_left <= rate
                 && let Some(transfer) = self.transfers.remove(index)
             {
-                let destination = self.destinations[transfer.rank.0 as usize];
-                ctx.send(destination, WorkerMessage::KvArrived(transfer.rank, transfer.request));
+                let TransferOrder { to, rank, request, .. } = transfer.order;
+                ctx.send(to, WorkerMessage::KvArrived(rank, request));
             }
         }
         match self.next_end() {
@@ -101,11 +91,11 @@ impl Link {
 impl Actor<Serving> for Link {
     type Inbox = LinkMessage;
 
-    fn receive(&mut self, message: LinkMessage, ctx: &mut Context<'_, Serving>) {
-        let LinkMessage::Start { rank, request, tokens } = message;
+    fn receive(&mut self, LinkMessage::Start(parcel): LinkMessage, ctx: &mut Context<'_, Serving>) {
+        let Parcel::Transfer(order) = ctx.open(parcel) else { return };
         self.settle(ctx.now());
-        let bytes_left = f64::from(tokens) * self.bytes_per_token;
-        self.transfers.push_back(Transfer { rank, request, bytes_left });
+        let bytes_left = f64::from(order.tokens) * self.bytes_per_token;
+        self.transfers.push_back(Transfer { order, bytes_left });
         if let Some(wait) = self.next_end() {
             ctx.wake_at(ctx.now() + wait, order::TRANSFER);
         }

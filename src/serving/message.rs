@@ -2,8 +2,11 @@
 
 use serde::Serialize;
 
+use super::fleet::FleetState;
 use super::recorder::Recorder;
-use crate::simulation::Protocol;
+use super::worker::WorkerPasses;
+use crate::engine::TokenStamps;
+use crate::simulation::{Address, ParcelId, Protocol};
 use crate::workload::RequestId;
 use crate::workload::prefix::SegmentId;
 
@@ -13,6 +16,7 @@ pub struct Serving;
 
 impl Protocol for Serving {
     type Message = Message;
+    type Parcel = Parcel;
     type Record = Recorder;
 }
 
@@ -32,6 +36,47 @@ pub enum Message {
     Worker(WorkerMessage),
     /// To the link between two pools.
     Link(LinkMessage),
+    /// To the fleet.
+    Fleet(FleetMessage),
+    /// To the planner.
+    Planner(PlannerMessage),
+}
+
+/// What is too large for a message.
+#[derive(Clone, Debug)]
+pub enum Parcel {
+    /// Which workers there are.
+    Fleet(FleetState),
+    /// The latest passes of a worker.
+    Passes(WorkerPasses),
+    /// A request that ended.
+    Ended(EndedRequest),
+    /// KV blocks on their way.
+    Transfer(TransferOrder),
+}
+
+/// KV blocks to be moved between two pools.
+#[derive(Clone, Copy, Debug)]
+pub struct TransferOrder {
+    /// The worker that fetches them.
+    pub to: Address<WorkerMessage>,
+    /// For which of its ranks.
+    pub rank: WorkerId,
+    /// For which request.
+    pub request: RequestId,
+    /// Tokens whose KV travels.
+    pub tokens: u32,
+}
+
+/// A request that ended on a worker.
+#[derive(Clone, Copy, Debug)]
+pub struct EndedRequest {
+    /// Which.
+    pub request: RequestId,
+    /// Whether it ran to its end.
+    pub completed: bool,
+    /// When its tokens left.
+    pub stamps: TokenStamps,
 }
 
 /// What the client hears.
@@ -63,6 +108,17 @@ pub enum RouterMessage {
         /// Blocks from the segment's start.
         blocks: u32,
     },
+    /// A worker takes requests from now on.
+    Joined {
+        /// Number of its first rank.
+        worker: WorkerId,
+        /// Where it is.
+        address: Address<WorkerMessage>,
+    },
+    /// The worker with this first rank takes no more requests, but has some to finish.
+    Leaving(WorkerId),
+    /// The worker with this first rank is gone.
+    Left(WorkerId),
 }
 
 /// What a worker hears.
@@ -76,20 +132,62 @@ pub enum WorkerMessage {
     KvArrived(WorkerId, RequestId),
     /// The blocks of a prompt computed on a rank have been fetched.
     Release(WorkerId, RequestId),
+    /// No more requests will come: finish those that are here and go.
+    Drain,
+    /// The planner asks for the latest passes.
+    Sample,
 }
 
 /// What the link between two pools hears.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub enum LinkMessage {
-    /// KV blocks set out for a rank.
-    Start {
-        /// Which rank fetches them.
-        rank: WorkerId,
-        /// For which request.
-        request: RequestId,
-        /// Tokens whose KV travels.
-        tokens: u32,
+    /// KV blocks set out.
+    Start(ParcelId),
+}
+
+/// What the fleet hears.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub enum FleetMessage {
+    /// A pool shall have so many workers, starting or serving.
+    Scale {
+        /// Place of the pool in the fleet.
+        pool: u8,
+        /// Workers.
+        workers: u32,
     },
+    /// A worker that was to go is empty.
+    Emptied {
+        /// Place of its pool in the fleet.
+        pool: u8,
+        /// Number of its first rank.
+        worker: WorkerId,
+    },
+    /// The planner asks which workers there are.
+    Survey,
+    /// Every request has ended and no more will come.
+    Finished,
+}
+
+/// What the planner hears.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub enum PlannerMessage {
+    /// A request arrived in front of the fleet.
+    Arrived(RequestId),
+    /// A request was placed on a worker.
+    Placed {
+        /// Blocks of its prompt that were known to be in the worker's cache.
+        overlap_blocks: u32,
+        /// Blocks of its prompt.
+        blocks: u32,
+    },
+    /// A request ended.
+    Ended(ParcelId),
+    /// Which workers there are.
+    Fleet(ParcelId),
+    /// The latest passes of a worker.
+    Passes(ParcelId),
+    /// Every request has ended and no more will come.
+    Finished,
 }
 
 /// Wraps each inbox into [`Message`] and back.
@@ -119,6 +217,8 @@ inboxes! {
     Router(RouterMessage),
     Worker(WorkerMessage),
     Link(LinkMessage),
+    Fleet(FleetMessage),
+    Planner(PlannerMessage),
 }
 
 const _: () = assert!(size_of::<Message>() <= 16, "messages are copied at every hop");

@@ -12,9 +12,11 @@
 
 mod assembly;
 pub mod client;
+pub mod fleet;
 pub mod link;
 pub mod message;
 pub mod order;
+pub mod pool;
 pub mod predictor;
 pub mod recorder;
 pub mod router;

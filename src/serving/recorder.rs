@@ -1,7 +1,9 @@
 //! Keeps what happened. Actors write into it and cannot read it back, so it has no influence on the run.
 
+use super::fleet::PoolLedger;
 use crate::engine::TokenStamps;
 use crate::report::record::{Counters, HandoffRecord, PassTimeline, RequestRecord, Role, RunRecord, Status};
+use crate::report::scaling::{FleetChange, FleetStep, ScalingCause, ScalingEvent};
 use crate::simulation::SimTime;
 use crate::workload::RequestId;
 
@@ -24,6 +26,7 @@ pub enum HandoffStep {
 #[derive(Debug)]
 pub struct Recorder {
     record: RunRecord,
+    ledgers: Vec<PoolLedger>,
 }
 
 impl Recorder {
@@ -31,6 +34,7 @@ impl Recorder {
     pub fn new(requests: usize) -> Self {
         Self {
             record: RunRecord { requests: vec![RequestRecord::default(); requests], ..RunRecord::default() },
+            ledgers: Vec::new(),
         }
     }
 
@@ -106,14 +110,29 @@ impl Recorder {
         self.record.counters.add(counters);
     }
 
+    /// A pool was asked to have `to` workers instead of `from`.
+    pub fn scaled(&mut self, at: SimTime, role: Role, from: u32, to: u32, cause: ScalingCause) {
+        self.record.scaling.events.push(ScalingEvent { at, role, from, to, cause });
+    }
+
+    /// Something happened to a worker.
+    pub fn fleet_changed(&mut self, at: SimTime, role: Role, worker: u32, step: FleetStep) {
+        self.record.scaling.changes.push(FleetChange { at, role, worker, step });
+    }
+
+    /// The last word of the fleet on a pool.
+    pub fn pool_finished(&mut self, ledger: PoolLedger) {
+        self.ledgers.push(ledger);
+    }
+
     /// Something happened at this time: the run lasted at least so long.
     pub fn happened(&mut self, time: SimTime) {
         self.record.end = self.record.end.max(time);
     }
 
-    /// The finished record.
-    pub fn into_record(self) -> RunRecord {
-        self.record
+    /// The finished record, in which pools are still missing, and what the fleet said of them if it could change.
+    pub fn into_record(self) -> (RunRecord, Vec<PoolLedger>) {
+        (self.record, self.ledgers)
     }
 
     fn request(&mut self, request: RequestId) -> &mut RequestRecord {

@@ -9,6 +9,8 @@ use super::context::Context;
 pub trait Protocol: Sized + 'static {
     /// Everything that may pass between actors: a closed, small enum. Big things live in arenas and travel by number.
     type Message: Copy + fmt::Debug + Send;
+    /// What is too large to be copied from hop to hop: it waits in the run while its [`ParcelId`] travels in a message.
+    type Parcel: Send;
     /// What actors write observations into; it takes no part in the simulation.
     type Record: Send;
 }
@@ -40,6 +42,10 @@ pub trait Actor<P: Protocol>: Send {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ActorId(pub(super) u32);
 
+/// Number of a parcel that waits to be opened, once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct ParcelId(pub(super) u32);
+
 /// Where to send messages of type `I`. A wrong message does not compile.
 pub struct Address<I> {
     pub(super) actor: ActorId,
@@ -64,6 +70,12 @@ impl<I> Clone for Address<I> {
 }
 
 impl<I> Copy for Address<I> {}
+
+impl<I> serde::Serialize for Address<I> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u32(self.actor.0)
+    }
+}
 
 impl<I> fmt::Debug for Address<I> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

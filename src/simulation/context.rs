@@ -2,8 +2,9 @@
 
 use std::collections::VecDeque;
 
-use super::actor::{ActorId, Address, Protocol};
+use super::actor::{Actor, ActorId, Address, ErasedActor, ParcelId, Protocol};
 use super::agenda::{Agenda, Class, EventKey};
+use super::parcels::Parcels;
 use super::random::{ActorRng, stream};
 use super::time::SimTime;
 use super::wake_table::WakeTable;
@@ -15,6 +16,9 @@ pub(super) struct Core<P: Protocol> {
     pub(super) wakes: WakeTable,
     /// Messages of the present instant, first in first out.
     pub(super) lane: VecDeque<(ActorId, P::Message)>,
+    pub(super) parcels: Parcels<P::Parcel>,
+    /// Actors that join the run after the event in hand.
+    pub(super) newcomers: Vec<(ActorId, Box<dyn ErasedActor<P>>)>,
     pub(super) record: P::Record,
     pub(super) seed: u64,
     pub(super) paths: Vec<String>,
@@ -32,6 +36,8 @@ impl<P: Protocol> Core<P> {
             agenda: Agenda::new(),
             wakes: WakeTable::new(),
             lane: VecDeque::new(),
+            parcels: Parcels::new(),
+            newcomers: Vec::new(),
             record,
             seed,
             paths: Vec::new(),
@@ -39,6 +45,15 @@ impl<P: Protocol> Core<P> {
             failure: None,
             latest_wake: None,
         }
+    }
+
+    /// Sets an address aside.
+    pub(super) fn reserve<I>(&mut self, path: String) -> Address<I> {
+        debug_assert!(!self.paths.contains(&path), "the path {path} is taken");
+        let id = ActorId(self.paths.len() as u32);
+        self.paths.push(path);
+        self.streams.push(None);
+        Address::new(id)
     }
 }
 
@@ -103,6 +118,33 @@ impl<P: Protocol> Context<'_, P> {
     /// Forgets this actor's pending wake.
     pub fn cancel_wake(&mut self) {
         self.core.wakes.cancel(self.me);
+    }
+
+    /// Sets an address aside for an actor that joins a run under way.
+    ///
+    /// # Panics
+    /// In debug builds, if the path is taken.
+    pub fn reserve<I>(&mut self, path: impl Into<String>) -> Address<I> {
+        self.core.reserve(path.into())
+    }
+
+    /// Lets an actor join the run at an address reserved during it: [`Actor::start`] is called after the event in hand,
+    /// before any message reaches it.
+    pub fn install<A: Actor<P> + 'static>(&mut self, address: Address<A::Inbox>, actor: A) {
+        self.core.newcomers.push((address.actor, Box::new(actor)));
+    }
+
+    /// Leaves something for whoever gets its number; it has to be [opened](Context::open) once.
+    pub fn pack(&mut self, parcel: P::Parcel) -> ParcelId {
+        self.core.parcels.pack(parcel)
+    }
+
+    /// Takes a parcel.
+    ///
+    /// # Panics
+    /// If it was opened before.
+    pub fn open(&mut self, parcel: ParcelId) -> P::Parcel {
+        self.core.parcels.open(parcel)
     }
 
     /// This actor's own random stream.

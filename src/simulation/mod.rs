@@ -12,6 +12,8 @@
 //! 3. *Events*, one at a time, in the total order below, until none is left, a limit is reached or an actor fails.
 //! 4. *Finish.* [`Actor::finish`] of every actor, at the time of the last event (or at the time limit).
 //!
+//! Actors may join while a run is under way ([`Context::reserve`], [`Context::install`]).
+//!
 //! # Order of events
 //!
 //! - Messages sent with [`Context::send`] arrive within the same instant, first in first out, before anything else
@@ -47,6 +49,7 @@
 //! struct Tennis;
 //! impl Protocol for Tennis {
 //!     type Message = Ball;
+//!     type Parcel = ();
 //!     type Record = Vec<(f64, u32)>;
 //! }
 //!
@@ -78,12 +81,13 @@
 mod actor;
 mod agenda;
 mod context;
+mod parcels;
 mod random;
 mod run;
 mod time;
 mod wake_table;
 
-pub use actor::{Actor, ActorId, Address, Protocol};
+pub use actor::{Actor, ActorId, Address, ParcelId, Protocol};
 pub use agenda::Class;
 pub use context::Context;
 pub use random::{ActorRng, stream};

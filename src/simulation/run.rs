@@ -76,13 +76,8 @@ impl<P: Protocol> Simulation<P> {
     /// # Panics
     /// If the path is taken.
     pub fn reserve<I>(&mut self, path: impl Into<String>) -> Address<I> {
-        let path = path.into();
-        debug_assert!(!self.core.paths.contains(&path), "the path {path} is taken");
-        let id = ActorId(self.actors.len() as u32);
         self.actors.push(None);
-        self.core.paths.push(path);
-        self.core.streams.push(None);
-        Address::new(id)
+        self.core.reserve(path.into())
     }
 
     /// Puts an actor at its address.
@@ -110,6 +105,7 @@ impl<P: Protocol> Simulation<P> {
     /// If an address was reserved and no actor installed there.
     pub fn run(&mut self, limits: &Limits) -> Result<SimTime, SimulationError> {
         self.each_actor(|actor, ctx| actor.start(ctx));
+        self.admit_newcomers();
         self.handle_events(limits)?;
         let last_event = self.core.now;
         if limits.until < SimTime::MAX && self.next_time().is_some() {
@@ -152,6 +148,19 @@ impl<P: Protocol> Simulation<P> {
                 return Err(SimulationError::Interrupted);
             }
             self.deliver(to, event);
+            if !self.core.newcomers.is_empty() {
+                self.admit_newcomers();
+            }
+        }
+    }
+
+    /// Puts actors that joined during the latest event in their places.
+    fn admit_newcomers(&mut self) {
+        self.actors.resize_with(self.core.paths.len(), || None);
+        for (id, actor) in std::mem::take(&mut self.core.newcomers) {
+            let place = &mut self.actors[id.0 as usize];
+            assert!(place.is_none(), "there is an actor at {} already", self.core.paths[id.0 as usize]);
+            place.insert(actor).start(&mut Context { core: &mut self.core, me: id });
         }
     }
 
@@ -240,6 +249,7 @@ mod tests {
 
     impl Protocol for Test {
         type Message = Message;
+        type Parcel = &'static str;
         type Record = Vec<(u64, u32)>;
     }
 

@@ -13,6 +13,7 @@ mod config_yaml;
 mod determinism;
 mod engine_options;
 mod examples;
+mod fleet;
 mod layers;
 mod model_facts;
 mod profile_accuracy;

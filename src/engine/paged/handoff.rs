@@ -49,7 +49,8 @@ impl<R: Rules> PagedEngine<R> {
     }
 
     pub(super) fn activate_reserved(&mut self, request: RequestId) {
-        if let Some(sequence) = self.reserved.remove(&request) {
+        if let Some(mut sequence) = self.reserved.remove(&request) {
+            sequence.was_in_a_batch = true;
             self.waiting.push_back(sequence);
             self.head_blocked = false;
         }

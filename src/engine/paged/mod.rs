@@ -32,9 +32,11 @@ use rustc_hash::FxHashMap;
 use self::pass::Pass;
 use super::backlog::Backlog;
 use super::kv::{Foresight, KvCache, Match};
+use super::metrics::{Accepted, PassMetrics, Tally};
 use super::progress::PassKind;
 use super::sequence::Sequence;
 use super::speculation::Speculation;
+use super::waiting::WaitingQueue;
 use super::{Cadence, Engine, EngineError, Inputs, Reservation, Signals, TokenStamps};
 use crate::config::scenario::{EngineOptions, PreemptionMode};
 use crate::report::record::{Counters, PassTimeline, Role};
@@ -95,7 +97,7 @@ pub struct PagedEngine<R> {
     kv: KvCache,
     /// In the order of admission.
     running: Vec<Sequence>,
-    waiting: VecDeque<Sequence>,
+    waiting: WaitingQueue,
     /// The head of `waiting` was found not to fit, and nothing has been released since.
     head_blocked: bool,
     /// The head of `waiting` was found not to fit when the group last took up prompt work.
@@ -108,6 +110,8 @@ pub struct PagedEngine<R> {
     /// Requests whose blocks are set aside and whose content is on its way.
     reserved: FxHashMap<RequestId, Sequence>,
     pass: Pass,
+    /// What the pass in progress, or the first of a run, reports; kept while somebody watches.
+    metrics: Option<PassMetrics>,
     timeline: PassTimeline,
     /// Counters that run ahead with the pass under way.
     running_counters: Counters,
@@ -136,7 +140,7 @@ impl<R: Rules> PagedEngine<R> {
             role,
             limits: Limits::of(options),
             running: Vec::new(),
-            waiting: VecDeque::new(),
+            waiting: WaitingQueue::default(),
             head_blocked: false,
             was_bound: false,
             speculation,
@@ -144,6 +148,7 @@ impl<R: Rules> PagedEngine<R> {
             asking: VecDeque::new(),
             reserved: FxHashMap::default(),
             pass: Pass::default(),
+            metrics: None,
             timeline: PassTimeline::default(),
             running_counters: Counters::default(),
             counters: Counters::default(),
@@ -163,6 +168,18 @@ impl<R: Rules> PagedEngine<R> {
 
     fn settle_counters(&mut self) {
         self.counters = Counters { evictions: self.kv.evictions(), ..self.running_counters };
+    }
+
+    /// Fills in who waits, right after a pass was composed.
+    fn count_queue(&self, metrics: &mut PassMetrics) {
+        metrics.queued_prefill = self.waiting.fresh();
+        metrics.queued_decode = self.waiting.back();
+        if self.role == Role::Decode {
+            let prompt = |request: RequestId| self.inputs.workload.requests[request.0 as usize].input_length;
+            let mut coming = Tally::default();
+            self.asking.iter().chain(self.reserved.keys()).for_each(|&request| coming.add(prompt(request)));
+            metrics.queued_decode = metrics.queued_decode.and(coming);
+        }
     }
 
     /// Requests that hold blocks without taking part in passes.
@@ -218,8 +235,24 @@ impl<R: Rules> Engine for PagedEngine<R> {
         self.settle_counters();
     }
 
+    fn watch(&mut self) {
+        self.metrics.get_or_insert_default();
+    }
+
+    fn pass_metrics(&self, pass: usize) -> PassMetrics {
+        self.metrics.unwrap_or_default().after(pass as u32)
+    }
+
+    fn take_accepted(&mut self) -> Accepted {
+        self.speculation.as_mut().map(Speculation::take_accepted).unwrap_or_default()
+    }
+
     fn has_work(&self) -> bool {
         !self.running.is_empty() || !self.waiting.is_empty()
+    }
+
+    fn is_empty(&self) -> bool {
+        !self.has_work() && self.detached() == 0 && self.asking.is_empty()
     }
 
     fn release_source(&mut self, request: RequestId) {

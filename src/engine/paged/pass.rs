@@ -3,6 +3,7 @@
 use super::{Cadence, EngineError, PagedEngine, Rules, Signals};
 use crate::config::scenario::PreemptionMode;
 use crate::engine::kv::{Generated, Match};
+use crate::engine::metrics::PassMetrics;
 use crate::engine::progress::PassKind;
 use crate::engine::sequence::Sequence;
 use crate::engine::{Admission, Output};
@@ -186,6 +187,7 @@ impl<R: Rules> PagedEngine<R> {
         let generated = Generated::Findable { segment: own.segment, start: own.start };
         self.kv.release(&mut sequence.hold, sequence.computed, generated);
         sequence.computed = 0;
+        sequence.was_in_a_batch = true;
         self.waiting.push_front(sequence);
         self.pass.preempted = true;
         self.head_blocked = false;
@@ -334,7 +336,28 @@ impl<R: Rules> PagedEngine<R> {
         }
         debug_assert!(work.next().is_none(), "work is kept in the order of the batch");
         self.pass.committed_tokens = committed_tokens;
+        if self.metrics.is_some() {
+            self.metrics = Some(self.measure());
+        }
         Ok(self.inputs.pricer.pass(&self.pass.chunks, batch)?)
+    }
+
+    /// What the pass that has been composed reports.
+    fn measure(&self) -> PassMetrics {
+        let mut metrics = PassMetrics::default();
+        let mut work = self.pass.work.iter().peekable();
+        for sequence in &self.running {
+            let Some(work) = work.next_if(|work| work.request == sequence.request) else { continue };
+            if let Some(chunk) = work.chunk {
+                metrics.prefill.add(sequence.prompt);
+                metrics.prefill_tokens += u64::from(chunk.new_tokens);
+                metrics.prefill_kv_tokens += u64::from(chunk.prefix_tokens);
+            } else if !sequence.is_ended(self.limits.max_model_len) {
+                metrics.decode.add(sequence.known());
+            }
+        }
+        self.count_queue(&mut metrics);
+        metrics
     }
 
     fn is_charged_a_decode(&self, sequence: &Sequence, work: &Work) -> bool {

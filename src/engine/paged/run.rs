@@ -4,6 +4,7 @@
 //! a block that others could have found: within it, only counters move.
 
 use super::{Cadence, EngineError, PagedEngine, Rules, Signals};
+use crate::engine::metrics::PassMetrics;
 use crate::engine::progress::{LOOKAHEAD, PassKind};
 use crate::engine::sequence::Sequence;
 use crate::report::record::Role;
@@ -48,6 +49,12 @@ impl<R: Rules> PagedEngine<R> {
             return Ok(None);
         }
         self.pass.kind = PassKind::Run { first: self.timeline.ends.len() as u32 };
+        if self.metrics.is_some() {
+            let mut metrics = PassMetrics::default();
+            self.running.iter().for_each(|sequence| metrics.decode.add(sequence.known()));
+            self.count_queue(&mut metrics);
+            self.metrics = Some(metrics);
+        }
         self.inputs.pricer.decode_run(now, batch, passes, &mut self.timeline.ends)?;
         Ok(self.timeline.ends.last().copied())
     }

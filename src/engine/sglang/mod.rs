@@ -38,6 +38,7 @@ use self::pass::Pass;
 use self::radix::{Hold, RadixCache};
 use self::token_ratio::TokenRatio;
 use super::backlog::Backlog;
+use super::metrics::{Accepted, PassMetrics, Tally};
 use super::progress::PassKind;
 use super::{Cadence, Engine, EngineError, Inputs, Reservation, Signals, TokenStamps, sequence};
 use crate::config::scenario::{EngineOptions, SglangSchedulePolicy};
@@ -115,6 +116,8 @@ pub struct SglangEngine {
     /// Requests whose pages are set aside and whose content is on its way.
     reserved: FxHashMap<RequestId, Sequence>,
     pass: Pass,
+    /// What the pass in progress, or the first of a run, reports; kept while somebody watches.
+    metrics: Option<PassMetrics>,
     timeline: PassTimeline,
     /// The counters with those of a pass that is not over.
     running_counters: Counters,
@@ -145,6 +148,7 @@ impl SglangEngine {
             asking_blocked: None,
             reserved: FxHashMap::default(),
             pass: Pass::default(),
+            metrics: None,
             timeline: PassTimeline::default(),
             running_counters: Counters::default(),
             counters: Counters::default(),
@@ -179,6 +183,34 @@ impl SglangEngine {
 
     fn settle_counters(&mut self) {
         self.counters = Counters { evictions: self.cache.evictions(), ..self.running_counters };
+    }
+
+    /// What the pass that has been composed reports.
+    fn measure(&self) -> PassMetrics {
+        let mut metrics = PassMetrics { prefill_tokens: self.pass.new_tokens(), ..PassMetrics::default() };
+        for sequence in &self.pass.batch {
+            metrics.prefill.add(sequence.prompt);
+        }
+        metrics.prefill_kv_tokens = self.pass.prefix_tokens();
+        if self.pass.batch.is_empty() {
+            let generating = |sequence: &&Sequence| sequence.remaining(self.limits.max_model_len) > 0;
+            self.running.iter().filter(generating).for_each(|sequence| metrics.decode.add(sequence.known()));
+        }
+        for sequence in &self.waiting {
+            match (sequence.generated, is_active(sequence), self.role) {
+                (0, false, _) => metrics.queued_prefill.add(sequence.prompt),
+                // A prompt that is computed in part stays in its place.
+                (0, true, Role::Agg | Role::Prefill) => {}
+                _ => metrics.queued_decode.add(sequence.known()),
+            }
+        }
+        if self.role == Role::Decode {
+            let prompt = |request: RequestId| self.inputs.workload.requests[request.0 as usize].input_length;
+            let mut coming = Tally::default();
+            self.asking.iter().chain(self.reserved.keys()).for_each(|&request| coming.add(prompt(request)));
+            metrics.queued_decode = metrics.queued_decode.and(coming);
+        }
+        metrics
     }
 
     /// Requests that hold pages without taking part in passes.
@@ -232,8 +264,24 @@ impl Engine for SglangEngine {
         self.settle_counters();
     }
 
+    fn watch(&mut self) {
+        self.metrics.get_or_insert_default();
+    }
+
+    fn pass_metrics(&self, pass: usize) -> PassMetrics {
+        self.metrics.unwrap_or_default().after(pass as u32)
+    }
+
+    fn take_accepted(&mut self) -> Accepted {
+        Accepted::default()
+    }
+
     fn has_work(&self) -> bool {
         !self.running.is_empty() || !self.waiting.is_empty()
+    }
+
+    fn is_empty(&self) -> bool {
+        !self.has_work() && self.detached() == 0 && self.asking.is_empty()
     }
 
     fn release_source(&mut self, request: RequestId) {

@@ -32,6 +32,18 @@ impl Pass {
     }
 }
 
+impl Pass {
+    /// Prompt tokens that it computes.
+    pub(super) fn new_tokens(&self) -> u64 {
+        self.chunks.iter().map(|chunk| u64::from(chunk.new_tokens)).sum()
+    }
+
+    /// Prompt tokens that were computed or reused before.
+    pub(super) fn prefix_tokens(&self) -> u64 {
+        self.chunks.iter().map(|chunk| u64::from(chunk.prefix_tokens)).sum()
+    }
+}
+
 impl SglangEngine {
     /// Composes and prices what comes next; `None` when everybody waits for somebody outside.
     pub(super) fn start(
@@ -40,6 +52,9 @@ impl SglangEngine {
         signals: &mut Signals,
     ) -> Result<Option<SimTime>, EngineError> {
         self.compose(signals);
+        if self.metrics.is_some() {
+            self.metrics = Some(self.measure());
+        }
         let first = self.timeline.ends.len() as u32;
         if !self.pass.batch.is_empty() {
             let end = now + self.inputs.pricer.pass(&self.pass.chunks, self.first_token_decodes())?;
@@ -167,8 +182,7 @@ impl SglangEngine {
             return;
         }
         self.running_counters.passes += 1;
-        let computed = self.pass.chunks.iter().map(|chunk| u64::from(chunk.new_tokens));
-        self.running_counters.committed_prefill_tokens += computed.sum::<u64>();
+        self.running_counters.committed_prefill_tokens += self.pass.new_tokens();
         self.decodes_since_prefill = 0;
         let pass = self.timeline.ends.len() as u32 - 1;
         let mut batch = std::mem::take(&mut self.pass.batch);

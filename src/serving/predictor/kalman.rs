@@ -66,32 +66,29 @@ impl Kalman {
         let (q_level, q_trend) = (self.q_level.max(1e-12), self.q_trend.max(1e-12));
         if let Some(state) = &mut self.state {
             state.level += state.slope;
-            let [[a, b], [c, d]] = state.covariance;
-            state.covariance = [[a + b + c + d + q_level, b + d], [c + d, d + q_trend]];
+            let [[level, both], [_, slope]] = state.covariance;
+            let moved = both + slope;
+            state.covariance = [[level + both + moved + q_level, moved], [moved, slope + q_trend]];
         }
     }
 }
 
 impl State {
     /// Takes an observation of the level in, in Joseph's form.
-    fn correct(&mut self, observed: f64, r: f64) {
-        let [[a, b], [c, d]] = self.covariance;
-        let spread = a + r;
-        let (gain_level, gain_slope) = (a / spread, c / spread);
+    fn correct(&mut self, observed: f64, noise: f64) {
+        let [[of_level, shared], [_, of_slope]] = self.covariance;
+        let spread = of_level + noise;
+        let (gain_level, gain_slope) = (of_level / spread, shared / spread);
         let surprise = observed - self.level;
         self.level += gain_level * surprise;
         self.slope += gain_slope * surprise;
         let kept = 1.0 - gain_level;
-        // (I - K H) P (I - K H)' + K r K'
-        let (top, cross) = (kept * a, kept * b);
-        let (low, end) = (c - gain_slope * a, d - gain_slope * b);
-        self.covariance = [
-            [
-                top * kept + gain_level * r * gain_level,
-                cross - top * gain_slope + gain_level * r * gain_slope,
-            ],
-            [low * kept + gain_slope * r * gain_level, end - low * gain_slope + gain_slope * r * gain_slope],
-        ];
+        // (I - K H) P (I - K H)' + K r K', by its three different entries.
+        let level = kept * of_level * kept + gain_level * noise * gain_level;
+        let both = kept * shared - kept * of_level * gain_slope + gain_level * noise * gain_slope;
+        let slope = of_slope - gain_slope * shared - (shared - gain_slope * of_level) * gain_slope
+            + gain_slope * noise * gain_slope;
+        self.covariance = [[level, both], [both, slope]];
     }
 }
 

@@ -7,7 +7,6 @@ use rustc_hash::FxBuildHasher;
 
 use super::WorkerView;
 use super::index::PrefixIndex;
-use crate::serving::message::WorkerId;
 use crate::simulation::{SimDuration, SimTime};
 use crate::workload::prefix::{PathStep, SegmentId};
 
@@ -20,6 +19,7 @@ pub(super) struct AssumedIndex {
     index: PrefixIndex,
     ttl: SimDuration,
     capacity_blocks: u64,
+    /// By slot.
     workers: Vec<AssumedCache>,
     placements: u64,
 }
@@ -40,6 +40,12 @@ struct Use {
     blocks: u32,
 }
 
+impl AssumedCache {
+    fn empty() -> Self {
+        Self { blocks: 0, segments: PriorityQueue::with_default_hasher() }
+    }
+}
+
 impl AssumedIndex {
     pub(super) fn new(
         workers: usize,
@@ -47,12 +53,11 @@ impl AssumedIndex {
         ttl: SimDuration,
         capacity_blocks: Option<u64>,
     ) -> Self {
-        let empty = || AssumedCache { blocks: 0, segments: PriorityQueue::with_default_hasher() };
         Self {
             index: PrefixIndex::new(workers, segments),
             ttl,
             capacity_blocks: capacity_blocks.unwrap_or(u64::MAX),
-            workers: std::iter::repeat_with(empty).take(workers).collect(),
+            workers: std::iter::repeat_with(AssumedCache::empty).take(workers).collect(),
             placements: 0,
         }
     }
@@ -67,8 +72,22 @@ impl AssumedIndex {
         self.index.overlaps(path, views);
     }
 
-    /// A prompt was sent to a worker: all of it is going to be cached there.
-    pub(super) fn placed(&mut self, now: SimTime, worker: WorkerId, path: &[PathStep]) {
+    /// Makes room for a slot.
+    pub(super) fn make_room(&mut self, slot: usize) {
+        self.index.make_room(slot);
+        if self.workers.len() <= slot {
+            self.workers.resize_with(slot + 1, AssumedCache::empty);
+        }
+    }
+
+    /// Forgets what a worker is assumed to have.
+    pub(super) fn forget(&mut self, slot: usize) {
+        self.index.forget(slot);
+        self.workers[slot] = AssumedCache::empty();
+    }
+
+    /// A prompt was sent to the worker in a slot: all of it is going to be cached there.
+    pub(super) fn placed(&mut self, now: SimTime, worker: usize, path: &[PathStep]) {
         let expiry = SimTime::from_ns((now + self.ttl).as_ns().div_ceil(BUCKET_NS).saturating_mul(BUCKET_NS));
         self.placements += 1;
         for step in path {
@@ -78,12 +97,11 @@ impl AssumedIndex {
                 expiry,
                 blocks: step.blocks,
             };
-            let cache = &mut self.workers[worker.0 as usize];
+            let cache = &mut self.workers[worker];
             let before = cache.segments.push(step.segment.0, Reverse(last));
             cache.blocks += u64::from(step.blocks - before.map_or(0, |Reverse(before)| before.blocks));
             self.index.set(worker, step.segment, step.blocks);
         }
-        let worker = worker.0 as usize;
         while self.workers[worker].blocks > self.capacity_blocks {
             let excess = self.workers[worker].blocks - self.capacity_blocks;
             self.shrink_least_recent(worker, u32::try_from(excess).unwrap_or(u32::MAX));
@@ -105,13 +123,14 @@ impl AssumedIndex {
         } else {
             cache.segments.push(segment, Reverse(Use { blocks: left, ..last }));
         }
-        self.index.set(WorkerId(worker as u32), SegmentId(segment), left);
+        self.index.set(worker, SegmentId(segment), left);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::serving::message::WorkerId;
 
     fn step(segment: u32, start: u32, blocks: u32) -> PathStep {
         PathStep { segment: SegmentId(segment), start, blocks }
@@ -129,7 +148,7 @@ mod tests {
     }
 
     fn place(index: &mut AssumedIndex, ms: f64, path: &[PathStep]) {
-        index.placed(SimTime::from_ms(ms).unwrap(), WorkerId(0), path);
+        index.placed(SimTime::from_ms(ms).unwrap(), 0, path);
     }
 
     #[test]

@@ -5,7 +5,6 @@ use std::collections::VecDeque;
 use super::assumed::AssumedIndex;
 use super::index::PrefixIndex;
 use super::{Overlap, WorkerView};
-use crate::serving::message::WorkerId;
 use crate::simulation::{SimDuration, SimTime};
 use crate::workload::prefix::{PathStep, SegmentId};
 
@@ -30,22 +29,22 @@ pub(super) struct ReportedIndex {
 #[derive(Clone, Copy, Debug)]
 struct CacheReport {
     visible: SimTime,
-    worker: WorkerId,
+    slot: usize,
     segment: SegmentId,
     blocks: u32,
 }
 
 impl Caches {
     /// Empty caches.
-    pub(super) fn new(overlap: Overlap, workers: usize, segments: usize) -> Self {
+    pub(super) fn new(overlap: Overlap, slots: usize, segments: usize) -> Self {
         match overlap {
             Overlap::Unknown => Self::Unknown,
             Overlap::Reported { lag } => {
-                let index = PrefixIndex::new(workers, segments);
+                let index = PrefixIndex::new(slots, segments);
                 Self::Reported(ReportedIndex { index, lag, lagging: VecDeque::new() })
             }
             Overlap::Assumed { ttl, capacity_blocks } => {
-                Self::Assumed(AssumedIndex::new(workers, segments, ttl, capacity_blocks))
+                Self::Assumed(AssumedIndex::new(slots, segments, ttl, capacity_blocks))
             }
         }
     }
@@ -62,20 +61,41 @@ impl Caches {
         }
     }
 
-    /// A worker reported a change.
-    pub(super) fn changed(&mut self, now: SimTime, worker: WorkerId, segment: SegmentId, blocks: u32) {
+    /// The worker in `slot` reported a change.
+    pub(super) fn changed(&mut self, now: SimTime, slot: usize, segment: SegmentId, blocks: u32) {
         let Self::Reported(ReportedIndex { index, lag, lagging }) = self else { return };
         if *lag == SimDuration::ZERO {
-            index.set(worker, segment, blocks);
+            index.set(slot, segment, blocks);
         } else {
-            lagging.push_back(CacheReport { visible: now + *lag, worker, segment, blocks });
+            lagging.push_back(CacheReport { visible: now + *lag, slot, segment, blocks });
         }
     }
 
-    /// A prompt was sent to a worker.
-    pub(super) fn placed(&mut self, now: SimTime, worker: WorkerId, path: &[PathStep]) {
+    /// A prompt was sent to the worker in `slot`.
+    pub(super) fn placed(&mut self, now: SimTime, slot: usize, path: &[PathStep]) {
         if let Self::Assumed(assumed) = self {
-            assumed.placed(now, worker, path);
+            assumed.placed(now, slot, path);
+        }
+    }
+
+    /// A worker with an empty cache takes `slot`.
+    pub(super) fn joined(&mut self, slot: usize) {
+        match self {
+            Self::Unknown => {}
+            Self::Reported(reported) => reported.index.make_room(slot),
+            Self::Assumed(assumed) => assumed.make_room(slot),
+        }
+    }
+
+    /// The worker in `slot` is gone.
+    pub(super) fn left(&mut self, slot: usize) {
+        match self {
+            Self::Unknown => {}
+            Self::Reported(ReportedIndex { index, lagging, .. }) => {
+                index.forget(slot);
+                lagging.retain(|report| report.slot != slot);
+            }
+            Self::Assumed(assumed) => assumed.forget(slot),
         }
     }
 }
@@ -83,7 +103,7 @@ impl Caches {
 impl ReportedIndex {
     fn catch_up(&mut self, now: SimTime) {
         while let Some(report) = self.lagging.pop_front_if(|report| report.visible <= now) {
-            self.index.set(report.worker, report.segment, report.blocks);
+            self.index.set(report.slot, report.segment, report.blocks);
         }
     }
 }
@@ -91,6 +111,7 @@ impl ReportedIndex {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::serving::message::WorkerId;
 
     #[test]
     fn reports_are_visible_from_the_lag_on() {
@@ -99,7 +120,7 @@ mod tests {
         let lag = SimDuration::from_ms(15.0).unwrap();
         let mut caches = Caches::new(Overlap::Reported { lag }, 1, 1);
         let mut views = [WorkerView::idle(WorkerId(0))];
-        caches.changed(at(10.0), WorkerId(0), SegmentId(0), 4);
+        caches.changed(at(10.0), 0, SegmentId(0), 4);
         let mut overlap_at = |ms| {
             caches.overlaps(at(ms), &path, &mut views);
             views[0].overlap_blocks

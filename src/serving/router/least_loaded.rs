@@ -55,6 +55,10 @@ impl RoutingPolicy for LeastLoaded {
     fn load_changed(&mut self, worker: &WorkerView) {
         self.order.push(worker.id.0, Reverse(load_of(worker)));
     }
+
+    fn worker_left(&mut self, worker: WorkerId) {
+        self.order.remove(&worker.0);
+    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The load that a router placed and that has not ended: requests, prefill tokens and prompt blocks per worker.
 
 use super::WorkerView;
-use crate::serving::message::WorkerId;
+use super::index::widen;
 use crate::workload::RequestId;
 use crate::workload::prefix::{PathStep, SegmentId};
 
@@ -9,8 +9,8 @@ use crate::workload::prefix::{PathStep, SegmentId};
 /// of it.
 #[derive(Debug)]
 pub struct LoadBook {
-    workers: usize,
-    /// Active requests that run through a segment, for each segment and worker; empty where blocks do not count.
+    slots: usize,
+    /// Active requests that run through a segment, for each segment and worker, by its slot; empty where blocks do not count.
     users: Vec<u32>,
     /// Prefill tokens that each request stands for until its first token.
     prefill_tokens: Vec<u64>,
@@ -18,17 +18,29 @@ pub struct LoadBook {
 
 impl LoadBook {
     /// An empty book. Without `segments` it leaves blocks alone.
-    pub fn new(workers: usize, segments: usize, requests: usize) -> Self {
-        Self { workers, users: vec![0; segments * workers], prefill_tokens: vec![0; requests] }
+    pub fn new(slots: usize, segments: usize, requests: usize) -> Self {
+        Self { slots, users: vec![0; segments * slots], prefill_tokens: vec![0; requests] }
     }
 
-    /// A request with `new_tokens` prompt tokens to compute was placed.
-    pub fn placed(&mut self, view: &mut WorkerView, request: RequestId, new_tokens: u64, path: &[PathStep]) {
+    /// Makes room for a slot.
+    pub fn make_room(&mut self, slot: usize) {
+        widen(&mut self.users, &mut self.slots, slot);
+    }
+
+    /// A request with `new_tokens` prompt tokens to compute was placed on the worker in `slot`.
+    pub fn placed(
+        &mut self,
+        slot: usize,
+        view: &mut WorkerView,
+        request: RequestId,
+        new_tokens: u64,
+        path: &[PathStep],
+    ) {
         self.prefill_tokens[request.0 as usize] = new_tokens;
         view.active_prefill_tokens += new_tokens;
         view.active_requests += 1;
         for step in path {
-            let Some(users) = self.users_mut(step.segment, view.id) else { return };
+            let Some(users) = self.users_mut(step.segment, slot) else { return };
             *users += 1;
             view.active_blocks += u64::from(step.blocks) * u64::from(*users == 1);
             view.active_blocks_unshared += u64::from(step.blocks);
@@ -40,12 +52,12 @@ impl LoadBook {
         view.active_prefill_tokens -= std::mem::take(&mut self.prefill_tokens[request.0 as usize]);
     }
 
-    /// A request left its worker.
-    pub fn ended(&mut self, view: &mut WorkerView, request: RequestId, path: &[PathStep]) {
+    /// A request left the worker in `slot`.
+    pub fn ended(&mut self, slot: usize, view: &mut WorkerView, request: RequestId, path: &[PathStep]) {
         self.first_token(view, request);
         view.active_requests -= 1;
         for step in path {
-            let Some(users) = self.users_mut(step.segment, view.id) else { return };
+            let Some(users) = self.users_mut(step.segment, slot) else { return };
             *users -= 1;
             view.active_blocks -= u64::from(step.blocks) * u64::from(*users == 0);
             view.active_blocks_unshared -= u64::from(step.blocks);
@@ -58,21 +70,22 @@ impl LoadBook {
             view.shared_active_blocks = 0;
         }
         for step in path {
-            let users = &self.users[step.segment.0 as usize * self.workers..][..self.workers];
+            let users = &self.users[step.segment.0 as usize * self.slots..][..self.slots];
             for (view, &users) in views.iter_mut().zip(users) {
                 view.shared_active_blocks += if users > 0 { step.blocks } else { 0 };
             }
         }
     }
 
-    fn users_mut(&mut self, segment: SegmentId, worker: WorkerId) -> Option<&mut u32> {
-        self.users.get_mut(segment.0 as usize * self.workers + worker.0 as usize)
+    fn users_mut(&mut self, segment: SegmentId, slot: usize) -> Option<&mut u32> {
+        self.users.get_mut(segment.0 as usize * self.slots + slot)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::serving::message::WorkerId;
 
     #[test]
     fn load_lasts_from_the_placement_to_the_first_token_and_the_end() {
@@ -80,8 +93,8 @@ mod tests {
         let (long, short) = ([step(0, 0, 2), step(1, 2, 3)], [step(0, 0, 2)]);
         let mut book = LoadBook::new(2, 2, 2);
         let mut views = [WorkerView::idle(WorkerId(0)), WorkerView::idle(WorkerId(1))];
-        book.placed(&mut views[1], RequestId(0), 20, &long);
-        book.placed(&mut views[1], RequestId(1), 8, &short);
+        book.placed(1, &mut views[1], RequestId(0), 20, &long);
+        book.placed(1, &mut views[1], RequestId(1), 8, &short);
         let expected = WorkerView {
             active_prefill_tokens: 28,
             active_requests: 2,
@@ -94,9 +107,9 @@ mod tests {
         assert_eq!(views.map(|view| view.shared_active_blocks), [0, 2]);
         book.first_token(&mut views[1], RequestId(0));
         assert_eq!(views[1].active_prefill_tokens, 8);
-        book.ended(&mut views[1], RequestId(0), &long);
+        book.ended(1, &mut views[1], RequestId(0), &long);
         assert_eq!((views[1].active_blocks, views[1].active_blocks_unshared), (2, 2));
-        book.ended(&mut views[1], RequestId(1), &short);
+        book.ended(1, &mut views[1], RequestId(1), &short);
         assert_eq!(views[1], WorkerView { shared_active_blocks: 2, ..WorkerView::idle(WorkerId(1)) });
     }
 }

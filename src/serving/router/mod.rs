@@ -1,11 +1,12 @@
 //! The router: decides which worker serves a request.
 //!
-//! - *Receives* arrivals, and from the workers, if its policy needs them, first tokens, ends and changes of the caches.
+//! - *Receives* arrivals, from the fleet which workers come and go, and from the workers, if its policy needs them, first tokens,
+//!   ends and changes of the caches.
 //! - *Sends* each request to one worker.
 //! - *Keeps* what a real router would know: its own bookkeeping of the load it placed ([`load`]) and an index of the caches
 //!   as reported or assumed ([`index`]), never the simulator's truth; and the requests that wait in front of it.
-//! - *Invariants*: every request that arrives is placed exactly once; nobody overtakes those who wait but by the order of the
-//!   waiting room.
+//! - *Invariants*: every request that arrives is placed exactly once, on a worker that takes requests (and waits while there is
+//!   none); nobody overtakes those who wait but by the order of the waiting room.
 //!
 //! The actor is mechanics; the decision is a [`RoutingPolicy`], one file each. A policy may ask for a waiting room
 //! ([`Needs::queue`]); one that answers [`Route::Hold`] is asked again whenever the load it placed changes.
@@ -20,6 +21,7 @@ pub mod kv_router;
 pub mod least_loaded;
 mod limits;
 pub mod load;
+mod members;
 mod policy;
 pub mod power_of_two;
 pub mod random;
@@ -36,8 +38,9 @@ pub use waiting_room::{Queue, QueuePolicy};
 
 use self::caches::Caches;
 use self::load::LoadBook;
+use self::members::Members;
 use self::waiting_room::WaitingRoom;
-use super::message::{RouterMessage, Serving, WorkerId, WorkerMessage};
+use super::message::{PlannerMessage, RouterMessage, Serving, WorkerId, WorkerMessage};
 use crate::simulation::{Actor, Address, Context};
 use crate::workload::prefix::{PathStep, PrefixTree};
 use crate::workload::{RequestId, Workload};
@@ -53,6 +56,8 @@ pub struct RoutedPool {
     pub max_num_batched_tokens: Option<u32>,
     /// Whether the router has to tell workers when blocks were fetched, so has to keep in mind where it placed what.
     pub relay: bool,
+    /// Hears of placements, where the router knows the caches.
+    pub planner: Option<Address<PlannerMessage>>,
 }
 
 /// The router actor.
@@ -61,9 +66,10 @@ pub struct Router {
     needs: Needs,
     workload: Arc<Workload>,
     tree: Arc<PrefixTree>,
+    /// Address of the worker of each rank, by its id.
     workers: Vec<Address<WorkerMessage>>,
-    /// The load is always up to date; what concerns one request is filled in when it is looked at.
-    views: Vec<WorkerView>,
+    dp_size: u32,
+    members: Members,
     load: LoadBook,
     caches: Caches,
     waiting: WaitingRoom,
@@ -72,6 +78,7 @@ pub struct Router {
     /// The workers that may take a request bound to one rank.
     eligible: Vec<WorkerView>,
     path: Vec<PathStep>,
+    planner: Option<Address<PlannerMessage>>,
 }
 
 impl Router {
@@ -83,11 +90,10 @@ impl Router {
         pool: RoutedPool,
     ) -> Self {
         let needs = policy.needs();
-        let RoutedPool { workers, dp_size, max_num_batched_tokens, relay } = pool;
-        let view = |id| WorkerView { rank: id % dp_size, ..WorkerView::idle(WorkerId(id)) };
-        let views: Vec<_> = (0..workers.len() as u32).map(view).collect();
+        let RoutedPool { workers, dp_size, max_num_batched_tokens, relay, planner } = pool;
+        let members = Members::new(workers.len() as u32, dp_size);
         if needs.hears_of_load() {
-            for view in &views {
+            for view in &members.views {
                 policy.load_changed(view);
             }
         }
@@ -104,9 +110,11 @@ impl Router {
             workload,
             tree,
             workers,
-            views,
+            dp_size,
+            members,
             eligible: Vec::new(),
             path: Vec::new(),
+            planner: planner.filter(|_| needs.overlap != Overlap::Unknown),
         }
     }
 
@@ -116,18 +124,18 @@ impl Router {
 
     /// Whether the waiting room is shut for a request.
     fn must_wait(&self, request: RequestId) -> bool {
-        let rank = self.rank_of(request);
-        let eligible = self.views.iter().filter(|view| rank.is_none_or(|rank| rank == view.rank));
-        self.waiting.is_shut(eligible)
+        let mut eligible = self.members.eligible(self.rank_of(request)).peekable();
+        eligible.peek().is_none() || self.waiting.is_shut(eligible)
     }
 
     /// Asks the policy about the request that was looked at; false when it wants to hold it.
     fn place(&mut self, request: &RequestView, ctx: &mut Context<'_, Serving>) -> bool {
         let views = match self.rank_of(request.id) {
-            None => &self.views,
-            Some(rank) => {
+            None if self.members.is_plain() => &self.members.views,
+            rank => {
                 self.eligible.clear();
-                self.eligible.extend(self.views.iter().filter(|view| view.rank == rank));
+                self.eligible.extend(self.members.eligible(rank));
+                self.eligible.sort_unstable_by_key(|view| view.id);
                 &self.eligible
             }
         };
@@ -138,13 +146,22 @@ impl Router {
             ctx.fail(format!("the policy chose worker {} of a pool of {workers}", worker.0));
             return true;
         };
+        let slot = self.members.slot(worker);
+        if !self.members.takes_requests(slot) {
+            ctx.fail(format!("the policy chose worker {}, which takes no requests any more", worker.0));
+            return true;
+        }
+        let view = &mut self.members.views[slot];
+        if let Some(planner) = self.planner {
+            let (overlap_blocks, blocks) = (view.overlap_blocks, request.blocks());
+            ctx.send(planner, PlannerMessage::Placed { overlap_blocks, blocks });
+        }
         if self.needs.hears_of_load() {
-            let view = &mut self.views[worker.0 as usize];
             let new_tokens = request.new_tokens(view.overlap_blocks);
-            self.load.placed(view, request.id, new_tokens, &self.path);
+            self.load.placed(slot, view, request.id, new_tokens, &self.path);
             self.policy.load_changed(view);
         }
-        self.caches.placed(ctx.now(), worker, &self.path);
+        self.caches.placed(ctx.now(), slot, &self.path);
         if let Some(placement) = self.placements.get_mut(request.id.0 as usize) {
             *placement = worker;
         }
@@ -159,7 +176,7 @@ impl Router {
             self.tree.path(id, &mut self.path);
         }
         if self.needs.blocks {
-            self.load.shared_blocks(&self.path, &mut self.views);
+            self.load.shared_blocks(&self.path, &mut self.members.views);
         }
         let request = &self.workload.requests[id.0 as usize];
         RequestView {
@@ -174,7 +191,7 @@ impl Router {
 
     fn arrived(&mut self, id: RequestId, ctx: &mut Context<'_, Serving>) {
         let request = self.look_at(id);
-        self.caches.overlaps(ctx.now(), &self.path, &mut self.views);
+        self.caches.overlaps(ctx.now(), &self.path, &mut self.members.views);
         if self.waiting.is_empty() && !self.must_wait(id) {
             if self.place(&request, ctx) {
                 return;
@@ -185,10 +202,9 @@ impl Router {
                 );
             }
         }
-        let rank = self.rank_of(id);
-        let eligible = self.views.iter().filter(|view| rank.is_none_or(|rank| rank == view.rank));
+        let eligible = self.members.eligible(self.rank_of(id));
         let overlap = eligible.map(|view| view.overlap_blocks).max().unwrap_or(0);
-        self.waiting.enter(id, ctx.now(), request.new_tokens(overlap), &self.views);
+        self.waiting.enter(id, ctx.now(), request.new_tokens(overlap), &self.members.views);
     }
 
     /// The load has changed: lets in whom it can.
@@ -199,9 +215,9 @@ impl Router {
             }
             let request = self.look_at(id);
             if self.needs.queue.is_some() {
-                self.waiting.recall_overlaps(&mut self.views);
+                self.waiting.recall_overlaps(&mut self.members.views);
             } else {
-                self.caches.overlaps(ctx.now(), &self.path, &mut self.views);
+                self.caches.overlaps(ctx.now(), &self.path, &mut self.members.views);
             }
             if !self.place(&request, ctx) {
                 return;
@@ -210,9 +226,42 @@ impl Router {
         }
     }
 
-    fn load_changed(&mut self, worker: WorkerId, ctx: &mut Context<'_, Serving>) {
-        self.policy.load_changed(&self.views[worker.0 as usize]);
+    fn load_changed(&mut self, slot: usize, ctx: &mut Context<'_, Serving>) {
+        if self.members.takes_requests(slot) {
+            self.policy.load_changed(&self.members.views[slot]);
+        }
         self.let_in(ctx);
+    }
+
+    fn joined(&mut self, worker: WorkerId, address: Address<WorkerMessage>, ctx: &mut Context<'_, Serving>) {
+        for place in 0..self.dp_size {
+            let slot = self.members.join(WorkerId(worker.0 + place), place);
+            self.workers.push(address);
+            self.load.make_room(slot);
+            self.caches.joined(slot);
+            if self.needs.hears_of_load() {
+                self.policy.load_changed(&self.members.views[slot]);
+            }
+        }
+        self.let_in(ctx);
+    }
+
+    fn leaving(&mut self, worker: WorkerId, ctx: &mut Context<'_, Serving>) {
+        for place in 0..self.dp_size {
+            let rank = WorkerId(worker.0 + place);
+            self.members.stop(rank);
+            if self.needs.hears_of_load() {
+                self.policy.worker_left(rank);
+            }
+        }
+        self.let_in(ctx);
+    }
+
+    fn left(&mut self, worker: WorkerId) {
+        for place in 0..self.dp_size {
+            let slot = self.members.leave(WorkerId(worker.0 + place));
+            self.caches.left(slot);
+        }
     }
 }
 
@@ -223,15 +272,17 @@ impl Actor<Serving> for Router {
         match message {
             RouterMessage::Arrived(request) => self.arrived(request, ctx),
             RouterMessage::FirstToken(worker, request) => {
-                self.load.first_token(&mut self.views[worker.0 as usize], request);
-                self.load_changed(worker, ctx);
+                let slot = self.members.slot(worker);
+                self.load.first_token(&mut self.members.views[slot], request);
+                self.load_changed(slot, ctx);
             }
             RouterMessage::Ended(worker, request) => {
                 if self.needs.blocks {
                     self.tree.path(request, &mut self.path);
                 }
-                self.load.ended(&mut self.views[worker.0 as usize], request, &self.path);
-                self.load_changed(worker, ctx);
+                let slot = self.members.slot(worker);
+                self.load.ended(slot, &mut self.members.views[slot], request, &self.path);
+                self.load_changed(slot, ctx);
             }
             RouterMessage::PromptComputed(request) => {
                 let worker = self.placements[request.0 as usize];
@@ -242,8 +293,11 @@ impl Actor<Serving> for Router {
                 ctx.send(self.workers[worker.0 as usize], WorkerMessage::Release(worker, request));
             }
             RouterMessage::KvExtent { worker, segment, blocks } => {
-                self.caches.changed(ctx.now(), worker, segment, blocks);
+                self.caches.changed(ctx.now(), self.members.slot(worker), segment, blocks);
             }
+            RouterMessage::Joined { worker, address } => self.joined(worker, address, ctx),
+            RouterMessage::Leaving(worker) => self.leaving(worker, ctx),
+            RouterMessage::Left(worker) => self.left(worker),
         }
     }
 

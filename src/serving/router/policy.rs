@@ -30,6 +30,10 @@ pub trait RoutingPolicy: Send {
     /// Fields that concern one request, such as `overlap_blocks`, mean nothing here.
     fn load_changed(&mut self, _worker: &WorkerView) {}
 
+    /// Told when a worker stops taking requests, if the policy [needs](Needs::load) the load; it is not among the views any more,
+    /// and its id never comes back.
+    fn worker_left(&mut self, _worker: WorkerId) {}
+
     /// Told once, before anything else, which pool the policy serves.
     fn serve_role(&mut self, _role: Role) {}
 

@@ -60,6 +60,10 @@ impl RoutingPolicy for SessionAffinity {
         self.least_loaded.load_changed(worker);
     }
 
+    fn worker_left(&mut self, worker: WorkerId) {
+        self.least_loaded.worker_left(worker);
+    }
+
     fn problems(&self) -> Vec<String> {
         self.ttl_ms.and_then(|ttl_ms| duration_problem("ttl_ms", ttl_ms, LEAST_TTL_MS)).into_iter().collect()
     }

@@ -129,7 +129,14 @@ impl WaitingRoom {
             worker.overlap_blocks = 0;
         }
         for &(id, blocks) in &self.places[place as usize].overlaps {
-            workers[id.0 as usize].overlap_blocks = blocks;
+            // Who has left since is not there any more; in a fleet that never changes a worker's place is its id.
+            let worker = match workers.get(id.0 as usize) {
+                Some(worker) if worker.id == id => Some(id.0 as usize),
+                _ => workers.iter().position(|worker| worker.id == id),
+            };
+            if let Some(worker) = worker {
+                workers[worker].overlap_blocks = blocks;
+            }
         }
     }
 

@@ -22,7 +22,9 @@ use super::Worker;
 use crate::config::scenario::{Backend, EngineOptions, KvTransfer, KvTransferTiming, Pool, Scenario};
 use crate::engine::{Reservation, TokenStamps};
 use crate::report::record::Role;
-use crate::serving::message::{LinkMessage, RouterMessage, Serving, WorkerId, WorkerMessage};
+use crate::serving::message::{
+    LinkMessage, Parcel, RouterMessage, Serving, TransferOrder, WorkerId, WorkerMessage,
+};
 use crate::serving::order;
 use crate::serving::recorder::HandoffStep;
 use crate::simulation::{Address, Context, InvalidDuration, SimDuration};
@@ -132,6 +134,13 @@ impl Transfer {
 }
 
 impl Worker {
+    /// Whether hand-offs wait for the end of the pass under way.
+    pub(super) fn has_handoffs(&self) -> bool {
+        self.handoff
+            .as_ref()
+            .is_some_and(|handoff| !handoff.arrived.is_empty() || !handoff.to_release.is_empty())
+    }
+
     /// Prefill: a prompt is computed; the decode router takes over, after everything else that ends at this instant.
     pub(super) fn pass_on(&mut self, rank: WorkerId, request: RequestId, ctx: &mut Context<'_, Serving>) {
         self.tell_router(RouterMessage::FirstToken(rank, request), ctx);
@@ -287,7 +296,9 @@ impl Worker {
         let prompt = handoff.workload.requests[request.0 as usize].input_length;
         let tokens = handoff.transfer.tokens(prompt, new_blocks.saturating_mul(handoff.block_size));
         if let Some(link) = handoff.link {
-            ctx.send(link, LinkMessage::Start { rank, request, tokens });
+            let order = TransferOrder { to: handoff.me, rank, request, tokens };
+            let parcel = ctx.pack(Parcel::Transfer(order));
+            ctx.send(link, LinkMessage::Start(parcel));
             return;
         }
         match handoff.transfer.duration(tokens) {

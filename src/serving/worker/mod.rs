@@ -8,19 +8,27 @@
 //!   passes, the start of the next.
 //! - *Invariants*: the ranks pass in lock-step: all with work start together and end together, with the slowest; a pass
 //!   starts only after everything else that happens at that instant; hand-offs that come during a pass take effect at its
-//!   end; when all requests are gone the engines hold no KV blocks.
+//!   end; when all requests are gone the engines hold no KV blocks; a worker that has to go does so when it is empty.
 
 mod handoff;
+mod watch;
+
+use std::sync::Arc;
 
 pub use handoff::{Handoff, HandoffOrder, Transfer};
+pub use watch::WorkerPasses;
 
-use super::message::{ClientMessage, RouterMessage, Serving, WorkerId, WorkerMessage};
+use self::watch::Watch;
+use super::message::{
+    ClientMessage, EndedRequest, FleetMessage, Parcel, PlannerMessage, RouterMessage, Serving, WorkerId,
+    WorkerMessage,
+};
 use super::order;
 use super::recorder::HandoffStep;
-use crate::engine::{Cadence, Engine, EngineError, Output, Signals};
+use crate::engine::{Cadence, Engine, EngineError, Output, Signals, TokenStamps};
 use crate::report::record::Role;
 use crate::simulation::{Actor, Address, Context, SimTime};
-use crate::workload::RequestId;
+use crate::workload::{RequestId, Workload};
 
 /// Who wants to hear what from a worker.
 #[derive(Clone, Copy, Debug)]
@@ -31,6 +39,10 @@ pub struct Listeners {
     pub router_load: Option<Address<RouterMessage>>,
     /// Hears changes of the cache.
     pub router_kv: Option<Address<RouterMessage>>,
+    /// Hears when a worker that has to go is empty, and knows its pool by this number.
+    pub fleet: Option<(Address<FleetMessage>, u8)>,
+    /// Hears of ended requests, and of passes when it asks.
+    pub planner: Option<Address<PlannerMessage>>,
 }
 
 /// One engine replica.
@@ -45,10 +57,15 @@ pub struct Worker {
     passes: u32,
     listeners: Listeners,
     handoff: Option<Handoff>,
+    workload: Arc<Workload>,
     /// A pass is under way.
     busy: bool,
     signals: Signals,
     group_ends: Vec<SimTime>,
+    /// What a planner may ask for; kept if there is one.
+    watch: Option<Watch>,
+    /// No more requests will come.
+    is_leaving: bool,
 }
 
 impl Worker {
@@ -64,6 +81,7 @@ impl Worker {
         prefill_interval: u32,
         listeners: Listeners,
         handoff: Option<Handoff>,
+        workload: Arc<Workload>,
     ) -> Self {
         assert!(!ranks.is_empty(), "a worker has at least one rank");
         Self {
@@ -74,9 +92,12 @@ impl Worker {
             passes: 0,
             listeners,
             handoff,
+            workload,
             busy: false,
             signals: Signals::default(),
             group_ends: Vec::new(),
+            watch: None,
+            is_leaving: false,
         }
     }
 
@@ -104,6 +125,9 @@ impl Worker {
         let now = ctx.now();
         let cadence = self.cadence();
         let mut end = None;
+        if let Some(watch) = &mut self.watch {
+            watch.pass_started(now);
+        }
         for rank in &mut self.ranks {
             self.signals.clear();
             let rank_end = rank.start_pass(now, cadence, &mut self.signals)?;
@@ -146,6 +170,9 @@ impl Worker {
         self.busy = false;
         let passes = self.ranks.iter().map(|rank| rank.pass_ends().len()).max().unwrap_or(0);
         self.passes = self.passes.wrapping_add(passes as u32);
+        if let Some(watch) = &mut self.watch {
+            watch.passes_end(&self.ranks);
+        }
         for rank in 0..self.ranks.len() {
             self.signals.clear();
             self.ranks[rank].complete_pass(&mut self.signals);
@@ -174,10 +201,12 @@ impl Worker {
                 Output::PromptComputed(request) => self.pass_on(id, request, ctx),
                 Output::Completed(request, stamps) => {
                     ctx.record().completed(request, stamps, now);
+                    self.tell_planner(request, true, stamps, ctx);
                     self.tell_ended(id, request, ctx);
                 }
                 Output::Rejected(request, stamps) => {
                     ctx.record().rejected(request, stamps, now);
+                    self.tell_planner(request, false, stamps, ctx);
                     self.give_reservation_back(request, ctx);
                     self.tell_ended(id, request, ctx);
                 }
@@ -188,6 +217,19 @@ impl Worker {
     fn tell_router(&self, message: RouterMessage, ctx: &mut Context<'_, Serving>) {
         if let Some(router) = self.listeners.router_load {
             ctx.send(router, message);
+        }
+    }
+
+    fn tell_planner(
+        &self,
+        request: RequestId,
+        completed: bool,
+        stamps: TokenStamps,
+        ctx: &mut Context<'_, Serving>,
+    ) {
+        if let Some(planner) = self.listeners.planner {
+            let parcel = ctx.pack(Parcel::Ended(EndedRequest { request, completed, stamps }));
+            ctx.send(planner, PlannerMessage::Ended(parcel));
         }
     }
 
@@ -206,6 +248,46 @@ impl Worker {
             ctx.wake_at(now, order::PASS_START);
         } else if cuts {
             self.cut(ctx);
+        } else if let Some(watch) = &mut self.watch {
+            let tokens = self.workload.requests[request.0 as usize].input_length;
+            watch.came_late((rank.0 - self.first_rank.0) as usize, now, tokens);
+        }
+    }
+
+    fn answer_planner(&mut self, ctx: &mut Context<'_, Serving>) {
+        let (Some(watch), Some(planner)) = (&mut self.watch, self.listeners.planner) else { return };
+        let passes = watch.sample(self.first_rank, &mut self.ranks, ctx.now());
+        let parcel = ctx.pack(Parcel::Passes(passes));
+        ctx.send(planner, PlannerMessage::Passes(parcel));
+    }
+
+    /// Goes, if it has to and nobody is here any more.
+    fn leave_if_empty(&mut self, ctx: &mut Context<'_, Serving>) {
+        let is_empty = !self.busy && self.ranks.iter().all(|rank| rank.is_empty());
+        if !self.is_leaving || self.ranks.is_empty() || !is_empty || self.has_handoffs() {
+            return;
+        }
+        ctx.cancel_wake();
+        self.close(ctx);
+        self.ranks.clear();
+        if let Some((fleet, pool)) = self.listeners.fleet {
+            ctx.send(fleet, FleetMessage::Emptied { pool, worker: self.first_rank });
+        }
+    }
+
+    /// Hands in what was recorded.
+    fn close(&mut self, ctx: &mut Context<'_, Serving>) {
+        for rank in &mut self.ranks {
+            rank.stop(ctx.now());
+            for (request, stamps) in rank.unfinished() {
+                ctx.record().unfinished(request, stamps);
+            }
+            let held = rank.blocks_held();
+            if rank.waiting_for().is_none() && held > 0 {
+                ctx.fail(format!("{held} KV blocks are still held although every request is gone"));
+            }
+            let (timeline, counters) = (rank.take_timeline(), rank.counters());
+            ctx.record().rank_finished(timeline, counters);
         }
     }
 
@@ -222,6 +304,13 @@ impl Worker {
 impl Actor<Serving> for Worker {
     type Inbox = WorkerMessage;
 
+    fn start(&mut self, ctx: &mut Context<'_, Serving>) {
+        if self.listeners.planner.is_some() {
+            self.ranks.iter_mut().for_each(|rank| rank.watch());
+            self.watch = Some(Watch::new(self.ranks.len(), ctx.now()));
+        }
+    }
+
     fn receive(&mut self, message: WorkerMessage, ctx: &mut Context<'_, Serving>) {
         match message {
             WorkerMessage::Assign(rank, request) => {
@@ -236,6 +325,11 @@ impl Actor<Serving> for Worker {
             WorkerMessage::Fetch(rank, request) => self.fetch_computed(rank, request, ctx),
             WorkerMessage::KvArrived(rank, request) => self.kv_arrived(rank, request, ctx),
             WorkerMessage::Release(rank, request) => self.release(rank, request, ctx),
+            WorkerMessage::Drain => self.is_leaving = true,
+            WorkerMessage::Sample => self.answer_planner(ctx),
+        }
+        if self.is_leaving {
+            self.leave_if_empty(ctx);
         }
     }
 
@@ -245,21 +339,13 @@ impl Actor<Serving> for Worker {
         } else if let Err(error) = self.start_pass(ctx) {
             ctx.fail(error.to_string());
         }
+        if self.is_leaving {
+            self.leave_if_empty(ctx);
+        }
     }
 
     fn finish(&mut self, ctx: &mut Context<'_, Serving>) {
-        for rank in &mut self.ranks {
-            rank.stop(ctx.now());
-            for (request, stamps) in rank.unfinished() {
-                ctx.record().unfinished(request, stamps);
-            }
-            let held = rank.blocks_held();
-            if rank.waiting_for().is_none() && held > 0 {
-                ctx.fail(format!("{held} KV blocks are still held although every request is gone"));
-            }
-            let (timeline, counters) = (rank.take_timeline(), rank.counters());
-            ctx.record().rank_finished(timeline, counters);
-        }
+        self.close(ctx);
     }
 
     fn waiting_for(&self) -> Option<String> {

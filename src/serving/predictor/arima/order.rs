@@ -45,6 +45,7 @@ impl Model {
         search.best.map(|(_, model)| model)
     }
 
+    #[cfg(test)]
     pub(super) fn order(&self) -> Order {
         self.order
     }
