@@ -93,16 +93,31 @@ impl SimDuration {
     /// What is rounded is the exact binary value of `seconds`, not the `f64` product with 1e9, whose own
     /// rounding may create or hide a tie.
     pub fn from_seconds(seconds: f64) -> Result<Self, InvalidDuration> {
-        let invalid = InvalidDuration { ms: seconds * 1e3 };
         if !(0.0..1.8e10).contains(&seconds) {
-            return Err(invalid);
+            return Err(InvalidDuration { ms: seconds * 1e3 });
         }
         Ok(Self(round_to_ns(seconds)))
     }
 }
 
 /// Rounds non-negative `seconds` below 2^34 to nanoseconds, half to even, without intermediate rounding.
+#[inline]
 fn round_to_ns(seconds: f64) -> u64 {
+    /// Added to a number below 2^51 it leaves the nearest whole number in the low bits.
+    const SHIFTER: f64 = 6_755_399_441_055_744.0;
+    /// Below this the product is wrong by less than 2^-23.
+    const EXACT_ENOUGH: f64 = (1 << 30) as f64;
+    let product = seconds * 1e9;
+    let shifted = product + SHIFTER;
+    let from_nearest = (product - (shifted - SHIFTER)).abs();
+    if product < EXACT_ENOUGH && from_nearest < 0.499_999 {
+        return shifted.to_bits() - SHIFTER.to_bits();
+    }
+    round_exactly(seconds)
+}
+
+/// [`round_to_ns`] of what the product with 1e9 does not decide.
+fn round_exactly(seconds: f64) -> u64 {
     const FRACTION_BITS: u32 = 52;
     let bits = seconds.to_bits();
     let exponent = (bits >> FRACTION_BITS & 0x7ff) as i32;
@@ -192,6 +207,19 @@ mod tests {
         ];
         for (seconds, ns) in cases {
             assert_eq!(SimDuration::from_seconds(seconds), Ok(SimDuration::from_ns(ns)), "{seconds}");
+        }
+    }
+
+    #[test]
+    fn the_short_way_agrees_with_the_long_one() {
+        // Near whole numbers and near ties of nanoseconds, from both sides.
+        for ns in (0..3_000_000_u64).step_by(997).chain((0..300).map(|step| (1 << 30) - 150 + step)) {
+            for offset in [-0.500_001, -0.5, -0.499_999, -0.3, 0.0, 0.3, 0.499_998, 0.499_999_5, 0.5] {
+                let middle = ((ns as f64 + offset) / 1e9).max(0.0);
+                for seconds in [middle.next_down().max(0.0), middle, middle.next_up()] {
+                    assert_eq!(round_to_ns(seconds), round_exactly(seconds), "{seconds:e}");
+                }
+            }
         }
     }
 
