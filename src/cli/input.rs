@@ -9,6 +9,7 @@ use super::console::Console;
 use super::failure::Failure;
 use crate::config::scenario::{WorkloadConfig, WorkloadSource};
 use crate::config::{self, Document, Override};
+use crate::model::Catalogue;
 use crate::workload::{self, Workload};
 
 /// Reads and validates a configuration file.
@@ -18,7 +19,26 @@ pub(super) fn load_document(path: &Path, overrides: &[Override]) -> Result<Docum
         let place = error.utf8_error().valid_up_to();
         Failure::input(format!("{}: not UTF-8 text: byte {} is not", path.display(), place + 1))
     })?;
-    config::load(&text, path, overrides).map_err(Failure::input)
+    let mut document = config::load(&text, path, overrides).map_err(Failure::input)?;
+    read_facts(&mut document)?;
+    Ok(document)
+}
+
+/// Reads the files of facts that a configuration names.
+fn read_facts(document: &mut Document) -> Result<(), Failure> {
+    let facts = match document {
+        Document::Search(search) => &mut search.facts,
+        Document::Scenario(scenario) => &mut scenario.facts,
+    };
+    let mut problems = Vec::new();
+    for file in facts.files_mut() {
+        match std::fs::read_to_string(&file.path) {
+            Ok(text) => file.content = Some(text.into()),
+            Err(error) => problems.push(unreadable(&file.path, &error)),
+        }
+    }
+    Catalogue::with(facts).map_err(|error| problems.push(Failure::input(error))).ok();
+    if problems.is_empty() { Ok(()) } else { Failure::first_or_all(problems.into_iter().map(Some)) }
 }
 
 /// Opens a trace.

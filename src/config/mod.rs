@@ -4,6 +4,7 @@
 //! reads one need not ask again whether a number is positive.
 
 pub mod diagnostics;
+pub mod facts;
 pub(crate) mod hints;
 mod names;
 mod numbers;
@@ -13,6 +14,7 @@ pub mod presets;
 mod print;
 mod read_composite;
 mod read_engine;
+mod read_facts;
 mod read_scenario;
 mod read_search;
 mod read_workload;
@@ -157,6 +159,7 @@ deployment:
   replica_changes: [{}]
   agg: {router: {policy: x}, engine: {sglang: {}}, timing: {model: fixed}}
 workload: {trace_path: a, arrival: {process: gamma}}
+facts: {models: [{}], hardware: [{}]}
 sla: {}
 ";
         let disagg = "
@@ -191,6 +194,7 @@ search_space:
 workload: {arrival: {process: gamma}}
 goal: {sla: {}}
 sweep: {sampler: {policy: x}, fidelity: {}}
+facts: {models: [{}], hardware: [{}]}
 ";
         let disagg = "
 search_space:

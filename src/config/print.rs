@@ -7,6 +7,7 @@ use serde::{Serialize, Serializer};
 use serde_json::Value as Json;
 
 use super::Document;
+use super::facts::FactFiles;
 use super::scenario::{Scenario, TimingConfig, WorkloadSource};
 use super::search::{LoadShape, SmartSearchConfig};
 use super::yaml;
@@ -65,6 +66,7 @@ impl Scenario {
         {
             rebase_timing(&mut pool.timing, folder);
         }
+        rebase_facts(&mut scenario.facts, folder);
         if let WorkloadSource::Trace { path, .. } = &mut scenario.workload.source {
             *path = rebased(path, folder);
         }
@@ -88,10 +90,17 @@ impl SmartSearchConfig {
     pub fn with_paths_from(&self, folder: &Path) -> Self {
         let mut search = self.clone();
         rebase_timing(&mut search.search_space.timing, folder);
+        rebase_facts(&mut search.facts, folder);
         if let LoadShape::Trace(trace) = &mut search.workload.load {
             trace.path = rebased(&trace.path, folder);
         }
         search
+    }
+}
+
+fn rebase_facts(facts: &mut FactFiles, folder: &Path) {
+    for file in facts.files_mut() {
+        file.path = rebased(&file.path, folder);
     }
 }
 

@@ -1,7 +1,9 @@
 //! Reads a scenario.
 
+use super::facts::FactFiles;
 use super::numbers::Limit;
 use super::read_engine::pool;
+use super::read_facts::facts;
 use super::read_workload::scenario_workload;
 use super::reader::Section;
 use super::scenario::{
@@ -17,7 +19,8 @@ pub(super) fn scenario(root: &Section<'_>) -> Option<Scenario> {
     let workload = root.section("workload", scenario_workload).required().flatten();
     let sla = root.section("sla", sla).optional();
     let max_sim_time_ms = root.float("max_sim_time_ms", Limit::PositiveTime).optional();
-    Some(Scenario { seed, deployment: deployment?, workload: workload?, sla, max_sim_time_ms })
+    let facts = root.section("facts", facts).or_else(FactFiles::default);
+    Some(Scenario { seed, deployment: deployment?, workload: workload?, sla, max_sim_time_ms, facts })
 }
 
 fn deployment(section: &Section<'_>) -> Option<Deployment> {

@@ -1,8 +1,10 @@
 //! Reads a search configuration.
 
+use super::facts::FactFiles;
 use super::numbers::Limit;
 use super::read_composite::{fpm_sampling, load_predictor, load_sensitivity, scaling_policy};
 use super::read_engine::{MOST_DRAFT_TOKENS, Timing, least_block_size, timing};
+use super::read_facts::facts;
 use super::read_scenario::{kv_transfer, sla};
 use super::read_workload::search_workload;
 use super::reader::Section;
@@ -21,7 +23,8 @@ pub(super) fn search(root: &Section<'_>) -> Option<SmartSearchConfig> {
     let pareto = goal.as_ref().is_none_or(|goal| goal.target == OptimizationTarget::Pareto);
     let workload = root.section("workload", |section| search_workload(section, pareto)).required().flatten();
     let sweep = root.section("sweep", sweep).or_else(SweepConfig::default);
-    Some(SmartSearchConfig { search_space: search_space?, workload: workload?, goal: goal?, sweep })
+    let facts = root.section("facts", facts).or_else(FactFiles::default);
+    Some(SmartSearchConfig { search_space: search_space?, workload: workload?, goal: goal?, sweep, facts })
 }
 
 fn search_space(section: &Section<'_>) -> SearchSpace {

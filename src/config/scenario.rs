@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
 
+use super::facts::FactFiles;
 use super::schema::PlannerForm;
 
 pub use super::pool::{
@@ -30,6 +31,10 @@ pub struct Scenario {
     /// The run stops before the first event later than this; events at exactly this time still happen.
     #[schemars(extend("exclusiveMinimum" = 0.0))]
     pub max_sim_time_ms: Option<f64>,
+    /// Files of facts about models and GPUs that are not built in.
+    #[serde(skip_serializing_if = "FactFiles::is_empty")]
+    #[schemars(default)]
+    pub facts: FactFiles,
 }
 
 /// What serves the requests.

@@ -6,6 +6,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::facts::FactFiles;
 use super::presets::{
     FPM_SAMPLINGS, FpmSampling, LOAD_PREDICTORS, LOAD_SENSITIVITIES, LoadPredictor, LoadSensitivity, Preset,
     SCALING_POLICIES, ScalingPolicy,
@@ -28,6 +29,10 @@ pub struct SmartSearchConfig {
     /// The effort.
     #[schemars(default)]
     pub sweep: SweepConfig,
+    /// Files of facts about models and GPUs that are not built in.
+    #[serde(skip_serializing_if = "FactFiles::is_empty")]
+    #[schemars(default)]
+    pub facts: FactFiles,
 }
 
 /// The knobs of a deployment and their choices.

@@ -5,6 +5,7 @@ use indexmap::IndexMap;
 use super::error::ModelError;
 use super::facts::ModelFacts;
 use super::hardware::HardwareFacts;
+use crate::config::facts::{FactFile, FactFiles};
 use crate::config::hints::by_likeness;
 
 macro_rules! bundled_models {
@@ -70,6 +71,28 @@ impl Catalogue {
         Self::default()
     }
 
+    /// The bundled models and GPUs with those of files that have been read.
+    ///
+    /// # Errors
+    /// What is wrong with the files.
+    pub fn with(files: &FactFiles) -> Result<Self, ModelError> {
+        let mut catalogue = Self::bundled();
+        let mut problems = Vec::new();
+        for (file, text) in read(&files.models) {
+            match ModelFacts::from_config(&file.name, &file.path.display().to_string(), text) {
+                Ok(facts) => catalogue.add_model(facts),
+                Err(error) => problems.push(error.to_string()),
+            }
+        }
+        for (file, text) in read(&files.hardware) {
+            match HardwareFacts::from_json(&file.name, &file.path.display().to_string(), text) {
+                Ok(facts) => catalogue.add_hardware(facts),
+                Err(error) => problems.push(error.to_string()),
+            }
+        }
+        if problems.is_empty() { Ok(catalogue) } else { Err(ModelError::Facts { problems }) }
+    }
+
     /// Adds a model under its name, in front of a bundled one of the same name.
     pub fn add_model(&mut self, facts: ModelFacts) {
         self.models.insert(facts.name.clone(), facts);
@@ -117,6 +140,11 @@ impl Catalogue {
     pub fn hardware_names(&self) -> impl Iterator<Item = &str> {
         self.hardware.keys().map(String::as_str).chain(HARDWARE.iter().map(|(name, _)| *name))
     }
+}
+
+/// The files that have been read, with what they hold.
+fn read(files: &[FactFile]) -> impl Iterator<Item = (&FactFile, &str)> {
+    files.iter().filter_map(|file| Some((file, file.content.as_deref()?)))
 }
 
 fn unknown<'a>(kind: &'static str, name: &str, known: impl Iterator<Item = &'a str>) -> ModelError {

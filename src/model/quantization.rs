@@ -52,6 +52,22 @@ impl WeightFormat {
         }
     }
 
+    /// The format of this name; blocks are of 128, the usual size.
+    pub fn named(name: &str) -> Option<Self> {
+        const ALL: [WeightFormat; 9] = [
+            WeightFormat::Bfloat16,
+            WeightFormat::Float32,
+            WeightFormat::Fp8,
+            WeightFormat::Fp8Static,
+            WeightFormat::Fp8Block(128),
+            WeightFormat::Int8,
+            WeightFormat::Nvfp4,
+            WeightFormat::Mxfp4,
+            WeightFormat::Int4,
+        ];
+        ALL.into_iter().find(|format| format.name() == name)
+    }
+
     /// What KV entries are stored as where a checkpoint does not say: as the reference's tables assume, one byte beside
     /// weights of eight-bit or NVIDIA four-bit floats, and two bytes beside all others.
     fn usual_kv_cache(self) -> Self {

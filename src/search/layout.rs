@@ -1,9 +1,62 @@
 //! Parallel layouts: what a worker's shape is called, what it costs, and which shapes are legal.
 
+use std::ops::RangeInclusive;
+
 use crate::config::search::{ParallelConfig, SearchSpace, Shape};
 
 /// GPUs that one worker may span.
 const WORKER_SIZES: [u32; 5] = [1, 2, 4, 8, 16];
+
+/// The shapes that one worker of `gpus` GPUs may have, in their order. A dense model has one; a mixture of experts has the
+/// four that put all GPUs into one way of splitting attention and one of splitting experts, and none on a single GPU.
+pub fn worker_shapes(is_moe: bool, gpus: u32) -> Vec<Shape> {
+    let shape =
+        |tp, attention_dp, moe_tp, moe_ep| Shape { tp, attention_dp, moe_tp, moe_ep, pp: 1, replicas: 1 };
+    match (is_moe, gpus) {
+        (false, _) => vec![shape(gpus, 1, 1, 1)],
+        (true, 1) => Vec::new(),
+        (true, _) => {
+            vec![
+                shape(1, gpus, 1, gpus),
+                shape(1, gpus, gpus, 1),
+                shape(gpus, 1, 1, gpus),
+                shape(gpus, 1, gpus, 1),
+            ]
+        }
+    }
+}
+
+/// Every shape that a worker may have within a budget of GPUs, in their order.
+pub fn shapes_within(is_moe: bool, gpu_budget: u32) -> Vec<Shape> {
+    let sizes = WORKER_SIZES.into_iter().filter(|gpus| *gpus <= gpu_budget);
+    sizes.flat_map(|gpus| worker_shapes(is_moe, gpus)).collect()
+}
+
+/// The aggregated layouts of these shapes: every number of workers that `gpus` allows.
+pub fn aggregated(shapes: &[Shape], gpus: RangeInclusive<u32>) -> Vec<ParallelConfig> {
+    let layouts = shapes.iter().flat_map(|shape| replicated(*shape, *gpus.end()));
+    layouts.filter(|shape| gpus.contains(&total_gpus(shape))).map(ParallelConfig::Agg).collect()
+}
+
+/// The disaggregated layouts of these shapes: every pair of a prefill and a decode role that `gpus` allows, prefill
+/// outermost.
+pub fn disaggregated(shapes: &[Shape], gpus: RangeInclusive<u32>) -> Vec<ParallelConfig> {
+    let roles: Vec<Shape> = shapes.iter().flat_map(|shape| replicated(*shape, *gpus.end())).collect();
+    let mut layouts = Vec::new();
+    for prefill in &roles {
+        for decode in &roles {
+            if gpus.contains(&total_gpus(prefill).saturating_add(total_gpus(decode))) {
+                layouts.push(ParallelConfig::Disagg { prefill: *prefill, decode: *decode });
+            }
+        }
+    }
+    layouts
+}
+
+/// A shape with every number of workers that fit in so many GPUs.
+fn replicated(shape: Shape, gpus: u32) -> impl Iterator<Item = Shape> {
+    (1..=gpus / gpus_per_worker(&shape)).map(move |replicas| Shape { replicas, ..shape })
+}
 
 /// GPUs of one worker of this shape.
 pub fn gpus_per_worker(shape: &Shape) -> u32 {
@@ -125,6 +178,56 @@ mod tests {
         ] {
             assert_eq!(complaints(&illegal).len(), 1, "{illegal:?}");
         }
+    }
+
+    #[test]
+    fn a_worker_has_one_dense_shape_and_four_of_experts_but_none_on_one_gpu() {
+        let names =
+            |is_moe, gpus| -> Vec<&str> { worker_shapes(is_moe, gpus).iter().map(strategy).collect() };
+        assert_eq!(names(false, 4), ["tp"]);
+        assert_eq!(names(true, 4), ["dep", "dtp", "tep", "tp"]);
+        assert_eq!(names(true, 1), [""; 0]);
+        for shape in shapes_within(true, 16) {
+            assert_eq!(complaints(&shape), Vec::<String>::new(), "{shape:?}");
+        }
+    }
+
+    #[test]
+    fn budgets_leave_the_known_numbers_of_layouts() {
+        let golden = [
+            (1, [1, 0, 0, 0]),
+            (2, [3, 1, 4, 0]),
+            (4, [7, 11, 12, 16]),
+            (8, [15, 71, 28, 176]),
+            (16, [31, 367, 60, 1136]),
+            (32, [62, 1695, 120, 5872]),
+            (72, [139, 9225, 268, 33_488]),
+        ];
+        for (budget, counts) in golden {
+            let (dense, experts) = (shapes_within(false, budget), shapes_within(true, budget));
+            let all = 1..=budget;
+            let counted = [
+                aggregated(&dense, all.clone()).len(),
+                disaggregated(&dense, all.clone()).len(),
+                aggregated(&experts, all.clone()).len(),
+                disaggregated(&experts, all).len(),
+            ];
+            assert_eq!(counted, counts, "{budget} GPUs");
+        }
+        assert_eq!(disaggregated(&shapes_within(true, 8), 8..=8).len(), 96);
+    }
+
+    #[test]
+    fn a_least_budget_takes_away_few_workers() {
+        let mut workers = [const { Vec::new() }; 9];
+        for layout in aggregated(&shapes_within(false, 8), 4..=8) {
+            let ParallelConfig::Agg(shape) = layout else { unreachable!() };
+            workers[shape.tp as usize].push(shape.replicas);
+        }
+        assert_eq!(workers[8], [1]);
+        assert_eq!(workers[4], [1, 2]);
+        assert_eq!(workers[2], [2, 3, 4]);
+        assert_eq!(workers[1], [4, 5, 6, 7, 8]);
     }
 
     #[test]

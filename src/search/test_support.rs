@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::branch::Plan;
 use super::objective::metric;
 use super::trial::Evaluation;
+use crate::config::facts::FactFiles;
 use crate::config::presets::{
     FPM_SAMPLINGS, LOAD_PREDICTORS, LOAD_SENSITIVITIES, SCALING_POLICIES, ScalingPolicy,
 };
@@ -50,6 +51,7 @@ pub(crate) fn config() -> SmartSearchConfig {
             exhaustive: false,
             fidelity: None,
         },
+        facts: FactFiles::default(),
     }
 }
 

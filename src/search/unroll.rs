@@ -72,6 +72,7 @@ impl Branch {
             workload,
             sla: config.goal.sla,
             max_sim_time_ms: None,
+            facts: config.facts.clone(),
         })
     }
 

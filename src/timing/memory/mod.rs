@@ -6,7 +6,9 @@
 mod closed_form;
 mod from_profile;
 mod plan;
+mod query;
 
 pub use closed_form::{closed_form, kv_growth};
 pub use from_profile::from_profile;
 pub use plan::{FractionOf, KvGrowth, MemoryPlan, MemorySource, NoRoom};
+pub use query::{MemoryError, MemoryQuery};

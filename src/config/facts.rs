@@ -1,0 +1,44 @@
+//! Files of facts about models and GPUs that are not built in.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// Files of facts about models and GPUs that are not built in, or that go before those that are.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields, default)]
+pub struct FactFiles {
+    /// Models: each a Hugging Face `config.json`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub models: Vec<FactFile>,
+    /// GPUs: each a small JSON file of data sheet figures.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub hardware: Vec<FactFile>,
+}
+
+/// A file of facts and the name under which they are used.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct FactFile {
+    /// The name: a `model_name` or a `hardware_sku`.
+    pub name: String,
+    /// Where the file is.
+    pub path: PathBuf,
+    /// What it holds; `None` until whoever opens files has read it.
+    #[serde(skip)]
+    pub content: Option<Arc<str>>,
+}
+
+impl FactFiles {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.models.is_empty() && self.hardware.is_empty()
+    }
+
+    /// All of them.
+    pub fn files_mut(&mut self) -> impl Iterator<Item = &mut FactFile> {
+        self.models.iter_mut().chain(&mut self.hardware)
+    }
+}
