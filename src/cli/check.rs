@@ -1,6 +1,7 @@
 //! `spica check`: is this file right, and what does it say in full?
 
 use std::path::Path;
+use std::sync::Arc;
 
 use super::arguments::{CheckArguments, Format};
 use super::console::Console;
@@ -8,6 +9,7 @@ use super::failure::{Failure, Status};
 use super::input::load_document;
 use crate::config::Document;
 use crate::config::scenario::PolicyConfig;
+use crate::model::Catalogue;
 use crate::registry::Registry;
 use crate::search::Plan;
 use crate::serving;
@@ -49,7 +51,9 @@ pub(super) fn check_policies(file: &Path, document: &Document, registry: &Regist
 fn note_refusals(file: &Path, document: &Document, registry: &Registry, console: Console) {
     let (command, refusals) = match document {
         Document::Search(config) => {
-            let plan = Plan::new(config.clone());
+            let catalogue =
+                Catalogue::with(&config.facts).expect("files of facts were looked at when they were read");
+            let plan = Plan::new(config.clone(), Arc::new(catalogue));
             let refusals = plan.map_or_else(|refusals| refusals, |plan| plan.refusals(registry));
             ("search", refusals.iter().map(ToString::to_string).collect())
         }

@@ -36,7 +36,7 @@ pub(super) fn run(
         return Err(Failure::input(format!("{}: {message}", file.display())));
     };
     let supported = refuse_unsupported(file, &scenario);
-    let block_size = engine_block_size(&scenario);
+    let block_size = scenario.deployment.block_size();
     let workload = load_workload(&scenario.workload, block_size, console);
     Failure::first_or_all([policies.err(), supported.err(), workload.as_ref().err().cloned()])?;
     let workload = workload?;
@@ -88,13 +88,6 @@ fn refuse_unsupported(file: &Path, scenario: &Scenario) -> Result<(), Failure> {
     let lines: Vec<String> =
         problems.iter().map(|problem| format!("{}: {problem}", file.display())).collect();
     if lines.is_empty() { Ok(()) } else { Err(Failure::input(lines.join("\n"))) }
-}
-
-/// The block size of the engines that take requests first.
-fn engine_block_size(scenario: &Scenario) -> u32 {
-    let deployment = &scenario.deployment;
-    let pool = deployment.agg.as_ref().or(deployment.prefill.as_ref());
-    pool.expect("a validated deployment has the pools of its mode").engine.block_size
 }
 
 fn replay_failure(file: &Path, error: &ReplayError) -> Failure {

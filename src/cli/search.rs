@@ -13,10 +13,12 @@ use super::output::OutputFolder;
 use super::progress::ProgressOnTerminal;
 use super::ranking_table::search_table;
 use crate::config::Document;
-use crate::config::search::SmartSearchConfig;
+use crate::model::Catalogue;
 use crate::registry::Registry;
 use crate::report::files::write_json;
-use crate::search::{self, Evaluator, Options, Plan, Refusal, ReplayEvaluator, SearchResult, Watcher};
+use crate::search::{
+    self, Evaluator, Options, Plan, Refusal, ReplayEvaluator, Requests, SearchResult, Watcher,
+};
 use crate::serving::Traffic;
 
 /// The files that a search writes.
@@ -68,7 +70,8 @@ fn plan(file: &Path, document: Document, registry: &Registry) -> Result<Plan, Fa
             refusals.iter().map(|refusal| format!("{}: {refusal}", file.display())).collect();
         Failure::input(lines.join("\n"))
     };
-    let plan = Plan::new(config).map_err(refuse)?;
+    let catalogue = Catalogue::with(&config.facts).map_err(Failure::input)?;
+    let plan = Plan::new(config, Arc::new(catalogue)).map_err(refuse)?;
     let refusals = plan.refusals(registry);
     if refusals.is_empty() { Ok(plan) } else { Err(refuse(refusals)) }
 }
@@ -94,14 +97,23 @@ fn evaluator(
     interrupt: &Arc<AtomicBool>,
     console: Console,
 ) -> Result<Arc<dyn Evaluator>, Failure> {
-    let config: &SmartSearchConfig = &plan.config;
-    let block_size = config.search_space.agg_block_size;
-    let workload =
-        config.workload.of_trial(None).expect("loads without a number in flight have been refused");
-    let traffic = Traffic::new(load_workload(&workload, block_size, console)?, block_size);
-    let limit = config.sweep.max_eval_seconds;
-    let evaluator = ReplayEvaluator::new(traffic, registry, limit, Arc::clone(interrupt));
+    let requests = requests(plan, console)?;
+    let limit = plan.config.sweep.max_eval_seconds;
+    let evaluator = ReplayEvaluator::new(requests, registry, limit, Arc::clone(interrupt));
     evaluator.map(|evaluator| Arc::new(evaluator) as _).map_err(Failure::run)
+}
+
+/// The requests of a search; those of a load that depends on the candidate are made when it is known.
+fn requests(plan: &Plan, console: Console) -> Result<Requests, Failure> {
+    let Some(workload) = plan.config.workload.of_trial(None) else { return Ok(Requests::Generated) };
+    let mut prepared: Vec<Traffic> = Vec::new();
+    for branch in &plan.branches {
+        let block_size = branch.block_size();
+        if !prepared.iter().any(|traffic| traffic.block_size() == block_size) {
+            prepared.push(Traffic::new(load_workload(&workload, block_size, console)?, block_size));
+        }
+    }
+    Ok(Requests::Shared(prepared))
 }
 
 /// A flag that the first interrupt or termination signal raises.

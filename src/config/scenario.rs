@@ -93,6 +93,15 @@ pub enum PoolName {
 }
 
 impl Deployment {
+    /// Tokens per KV block of the engines that take requests first.
+    ///
+    /// # Panics
+    /// If the pools of the mode are missing, which no validated deployment is.
+    pub fn block_size(&self) -> u32 {
+        let pool = self.agg.as_ref().or(self.prefill.as_ref());
+        pool.expect("a validated deployment has the pools of its mode").engine.block_size
+    }
+
     /// Every router that is named: the deployment's and those that pools have of their own.
     pub fn routers(&self) -> impl Iterator<Item = &PolicyConfig> {
         let pools = [&self.agg, &self.prefill, &self.decode].into_iter().flatten();

@@ -5,12 +5,15 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::policy_filter;
+use super::pool::{Finder, Placement, Pool, Skipped};
 use super::refusal::{Refusal, refusals};
+use super::role::Role;
 use super::space::{Condition, Dimension, Point, Space};
+use super::{memory, policy_filter, profile};
 use crate::config::presets::ScalingPolicy;
 use crate::config::scenario::{Backend, DeploymentMode, KvTransfer, PolicyConfig};
-use crate::config::search::{ParallelConfig, SmartSearchConfig};
+use crate::config::search::{SearchSpace, SmartSearchConfig};
+use crate::model::Catalogue;
 
 /// The router whose weights are knobs of a search.
 pub(super) const KV_ROUTER: &str = "kv_router";
@@ -23,8 +26,13 @@ pub struct Branch {
     /// The points to try.
     pub space: Arc<Space>,
     pub(super) config: Arc<SmartSearchConfig>,
-    pub(super) layouts: Vec<ParallelConfig>,
+    pub(super) catalogue: Arc<Catalogue>,
+    pub(super) placements: Vec<Placement>,
     pub(super) choices: Choices,
+    /// Versions of the profiles, by engine.
+    pub(super) versions: Vec<(Backend, String)>,
+    /// How KV blocks travel in disaggregated candidates.
+    pub(super) kv_transfer: KvTransfer,
 }
 
 /// The distinct choices of every knob, typed; in the order in which [`Space`] counts them.
@@ -35,9 +43,8 @@ pub(super) struct Choices {
     pub(super) prefill_load_scale: Vec<f64>,
     pub(super) router_temperature: Vec<f64>,
     pub(super) planner_scaling_policy: Vec<ScalingPolicy>,
-    pub(super) agg_max_num_batched_tokens: Vec<u32>,
-    pub(super) agg_max_num_seqs: Vec<u32>,
-    pub(super) backend: Vec<Backend>,
+    /// The knobs of batches, by name.
+    pub(super) batches: Vec<(&'static str, Vec<u32>)>,
 }
 
 /// The branches of a search, and what its author should know about them before it runs.
@@ -47,17 +54,21 @@ pub struct Plan {
     pub config: Arc<SmartSearchConfig>,
     /// One per deployment mode, in configured order.
     pub branches: Vec<Branch>,
+    /// What is left out of them, and branches of which nothing is left.
+    pub skipped: Vec<Skipped>,
     /// Settings that have no effect and choices that were dropped, one sentence each.
     pub notices: Vec<String>,
 }
 
 impl Plan {
-    /// Plans a search.
+    /// Plans a search over what is known of models and GPUs.
     ///
     /// # Errors
     /// Everything that the configuration asks for and that cannot be done.
-    pub fn new(config: SmartSearchConfig) -> Result<Self, Vec<Refusal>> {
-        let refusals = refusals(&config);
+    pub fn new(config: SmartSearchConfig, catalogue: Arc<Catalogue>) -> Result<Self, Vec<Refusal>> {
+        let mut refusals = refusals(&config);
+        refusals.extend(Finder::new(&config.search_space, &catalogue).err().into_iter().flatten());
+        refusals.extend(memory::kv_transfer(&config.search_space, &catalogue).err());
         if !refusals.is_empty() {
             return Err(refusals);
         }
@@ -70,15 +81,34 @@ impl Plan {
                 filtered.dropped.join(", ")
             ));
         }
+        let pools = pools(&config.search_space, &catalogue)?;
         let config = Arc::new(config);
-        let branch = |mode: &DeploymentMode| Branch::new(&config, *mode, &filtered.kept);
-        let branches = config.search_space.deployment_mode.iter().map(branch).collect();
-        Ok(Self { config, branches, notices })
+        let (mut branches, mut skipped) = (Vec::new(), Vec::new());
+        for (mode, mut pool) in pools {
+            skipped.append(&mut pool.skipped);
+            if !pool.placements.is_empty() {
+                branches.push(Branch::new(&config, &catalogue, mode, pool.placements, &filtered.kept));
+            }
+        }
+        notices.extend(skipped.iter().filter(|skip| skip.shape.is_none()).map(ToString::to_string));
+        Ok(Self { config, branches, skipped, notices })
     }
 }
 
+/// The pool of every mode.
+fn pools(space: &SearchSpace, catalogue: &Catalogue) -> Result<Vec<(DeploymentMode, Pool)>, Vec<Refusal>> {
+    let finder = Finder::new(space, catalogue)?;
+    space.deployment_mode.iter().map(|mode| Ok((*mode, finder.pool(*mode)?))).collect()
+}
+
 impl Branch {
-    fn new(config: &Arc<SmartSearchConfig>, mode: DeploymentMode, policies: &[ScalingPolicy]) -> Self {
+    fn new(
+        config: &Arc<SmartSearchConfig>,
+        catalogue: &Arc<Catalogue>,
+        mode: DeploymentMode,
+        placements: Vec<Placement>,
+        policies: &[ScalingPolicy],
+    ) -> Self {
         let space = &config.search_space;
         let choices = Choices {
             router_mode: distinct(&space.router_mode),
@@ -86,13 +116,47 @@ impl Branch {
             prefill_load_scale: distinct(&space.prefill_load_scale),
             router_temperature: distinct(&space.router_temperature),
             planner_scaling_policy: distinct(policies),
-            agg_max_num_batched_tokens: distinct(&space.agg_max_num_batched_tokens),
-            agg_max_num_seqs: distinct(&space.agg_max_num_seqs),
-            backend: distinct(&space.backend),
+            batches: Role::of_mode(mode)
+                .iter()
+                .flat_map(|role| role.batch_knobs(space))
+                .map(|(name, choices)| (name, distinct(choices)))
+                .collect(),
         };
-        let layouts = space.parallel_configs.clone();
-        let points = Space::new(layouts.len() as u32, choices.dimensions());
-        Self { mode, space: Arc::new(points), config: Arc::clone(config), layouts, choices }
+        let points = Space::new(placements.len() as u32, choices.dimensions());
+        Self {
+            mode,
+            space: Arc::new(points),
+            config: Arc::clone(config),
+            catalogue: Arc::clone(catalogue),
+            placements,
+            choices,
+            versions: profile::versions(space),
+            kv_transfer: memory::kv_transfer(space, catalogue).unwrap_or(space.kv_transfer),
+        }
+    }
+
+    /// Tokens per KV block of the engines that take requests first; all engines of a branch have the same.
+    pub fn block_size(&self) -> u32 {
+        Role::of_mode(self.mode)[0].block_size(&self.config.search_space)
+    }
+
+    /// The first placement of every engine.
+    pub(super) fn first_placements(&self) -> impl Iterator<Item = u32> + '_ {
+        let placements = self.placements.iter().enumerate();
+        let first = placements.filter(|(place, one)| {
+            !self.placements[..*place].iter().any(|earlier| earlier.backend == one.backend)
+        });
+        first.map(|(place, _)| place as u32)
+    }
+
+    /// The choice that a point makes of a knob of batches.
+    ///
+    /// # Panics
+    /// If the branch has no such knob.
+    pub(super) fn batch_choice(&self, point: &Point, name: &str) -> u32 {
+        let knob = self.choices.batches.iter().find(|(knob, _)| *knob == name);
+        let (_, choices) = knob.unwrap_or_else(|| panic!("no knob `{name}`"));
+        choices[self.choice(point, name)]
     }
 
     /// The choice that a point makes of a knob, as its place among the knob's choices.
@@ -111,7 +175,7 @@ impl Choices {
             condition: Some(Condition { dimension: 0, active: self.routers_without_own(name) }),
             ..dimension(name, values)
         };
-        vec![
+        let mut dimensions = vec![
             Dimension {
                 choices: self.router_mode.iter().map(router_value).collect(),
                 ..dimension("router_mode", &self.router_mode)
@@ -120,10 +184,9 @@ impl Choices {
             weight("prefill_load_scale", &self.prefill_load_scale),
             weight("router_temperature", &self.router_temperature),
             dimension("planner_scaling_policy", &self.planner_scaling_policy),
-            dimension("agg_max_num_batched_tokens", &self.agg_max_num_batched_tokens),
-            dimension("agg_max_num_seqs", &self.agg_max_num_seqs),
-            dimension("backend", &self.backend),
-        ]
+        ];
+        dimensions.extend(self.batches.iter().map(|(name, choices)| dimension(name, choices)));
+        dimensions
     }
 
     /// For each router, whether it takes this weight from the search: it has such a weight and none of its own.
@@ -162,17 +225,21 @@ fn distinct<T: Clone + PartialEq>(choices: &[T]) -> Vec<T> {
 /// Settings that are legal but that nothing in this search reads.
 fn inert_settings(config: &SmartSearchConfig) -> Vec<String> {
     let space = &config.search_space;
+    let modes = &space.deployment_mode;
     let without_planner = "only a planner uses it, and no candidate has one";
     let reserved = "it is reserved: no router uses it";
     let inert = [
         (space.min_endpoint.is_some(), "min_endpoint", without_planner),
         (space.startup_time.is_some(), "startup_time", without_planner),
-        (space.backend_version.is_some(), "backend_version", "only a profile has versions"),
         (space.kv_bytes_per_token.is_some(), "kv_bytes_per_token", "there is no host offload"),
         (space.bandwidth_g1_to_g2_gbps.is_some(), "bandwidth_g1_to_g2_gbps", "there is no host offload"),
         (space.bandwidth_g2_to_g1_gbps.is_some(), "bandwidth_g2_to_g1_gbps", "there is no host offload"),
         (space.offload_batch_size.is_some(), "offload_batch_size", "there is no host offload"),
-        (space.kv_transfer != KvTransfer::default(), "kv_transfer", "no candidate is disaggregated"),
+        (
+            space.kv_transfer != KvTransfer::default() && !modes.contains(&DeploymentMode::Disagg),
+            "kv_transfer",
+            "no candidate is disaggregated",
+        ),
         (space.active_decode_blocks_threshold.is_some(), "active_decode_blocks_threshold", reserved),
         (space.active_prefill_tokens_threshold.is_some(), "active_prefill_tokens_threshold", reserved),
         (
@@ -182,9 +249,14 @@ fn inert_settings(config: &SmartSearchConfig) -> Vec<String> {
         ),
         (space.no_admission_control, "no_admission_control", reserved),
     ];
-    inert
-        .into_iter()
-        .filter(|(set, ..)| *set)
-        .map(|(_, name, why)| format!("search_space.{name} has no effect: {why}"))
-        .collect()
+    let inert = inert.into_iter().filter(|(set, ..)| *set);
+    let mut notices: Vec<String> =
+        inert.map(|(_, name, why)| format!("search_space.{name} has no effect: {why}")).collect();
+    if modes.contains(&DeploymentMode::Disagg) && space.kv_transfer == KvTransfer::default() {
+        notices.push(
+            "search_space.kv_transfer is not given: disaggregated candidates hand KV blocks over instantly"
+                .into(),
+        );
+    }
+    notices
 }

@@ -12,6 +12,7 @@ use crate::config::scenario::Scenario;
 use crate::registry::Registry;
 use crate::report::Summary;
 use crate::serving::{self, ReplayError, ReplayLimits, Traffic};
+use crate::workload;
 
 /// Scores the scenarios of a search, from many threads at a time.
 ///
@@ -27,23 +28,49 @@ impl<F: Fn(&Scenario) -> Evaluation + Send + Sync> Evaluator for F {
     }
 }
 
-/// Evaluates candidates by replaying one workload on each.
+/// The requests that candidates are replayed with.
+#[derive(Debug)]
+pub enum Requests {
+    /// The same for all candidates, prepared for each block size that their engines have.
+    Shared(Vec<Traffic>),
+    /// Generated for each candidate: how many they are depends on the room that it has.
+    Generated,
+}
+
+impl Requests {
+    fn traffic(&self, scenario: &Scenario) -> Result<Traffic, ReplayError> {
+        let block_size = scenario.deployment.block_size();
+        match self {
+            Self::Shared(prepared) => {
+                let traffic = prepared.iter().find(|traffic| traffic.block_size() == block_size);
+                Ok(traffic.expect("traffic is prepared for all block sizes of a search").clone())
+            }
+            Self::Generated => {
+                let loaded = workload::load(&scenario.workload, None, block_size)
+                    .map_err(|error| ReplayError::Refused(error.to_string()))?;
+                Ok(Traffic::new(Arc::new(loaded.workload), block_size))
+            }
+        }
+    }
+}
+
+/// Evaluates candidates by replaying requests on each.
 #[derive(Debug)]
 pub struct ReplayEvaluator {
-    traffic: Traffic,
+    requests: Requests,
     registry: Arc<Registry>,
     interrupt: Arc<AtomicBool>,
     limit: Option<(f64, Watchdog)>,
 }
 
 impl ReplayEvaluator {
-    /// Replays `traffic` with the policies of `registry`, each candidate for at most `max_eval_seconds` of the wall clock,
+    /// Replays `requests` with the policies of `registry`, each candidate for at most `max_eval_seconds` of the wall clock,
     /// until `interrupt` is set.
     ///
     /// # Errors
     /// When the machine gives no thread to watch the clock.
     pub fn new(
-        traffic: Traffic,
+        requests: Requests,
         registry: Arc<Registry>,
         max_eval_seconds: Option<f64>,
         interrupt: Arc<AtomicBool>,
@@ -52,13 +79,14 @@ impl ReplayEvaluator {
             let limit = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
             Watchdog::start(limit, Arc::clone(&interrupt)).map(|watchdog| (seconds, watchdog))
         });
-        Ok(Self { traffic, registry, interrupt, limit: limit.transpose()? })
+        Ok(Self { requests, registry, interrupt, limit: limit.transpose()? })
     }
 
     fn replay(&self, scenario: &Scenario, interrupt: &Arc<AtomicBool>) -> Result<Evaluation, ReplayError> {
         let limits = ReplayLimits { interrupt: Some(Arc::clone(interrupt)) };
-        let record = serving::replay(scenario, &self.traffic, &self.registry, &limits)?;
-        Ok(measured(&Summary::new(&record, self.traffic.workload(), scenario.sla.as_ref())))
+        let traffic = self.requests.traffic(scenario)?;
+        let record = serving::replay(scenario, &traffic, &self.registry, &limits)?;
+        Ok(measured(&Summary::new(&record, traffic.workload(), scenario.sla.as_ref())))
     }
 }
 

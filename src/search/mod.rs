@@ -7,12 +7,16 @@
 mod branch;
 mod evaluator;
 mod layout;
+mod memory;
 mod objective;
 mod policy_filter;
+mod pool;
 mod preflight;
+mod profile;
 mod ranking;
 mod refusal;
 mod result;
+mod role;
 mod sampler;
 mod space;
 mod study;
@@ -23,9 +27,12 @@ mod unroll;
 mod watchdog;
 
 pub use branch::{Branch, Plan};
-pub use evaluator::{Evaluator, ReplayEvaluator};
-pub use layout::{gpus_per_worker, strategy, total_gpus, used_gpus};
+pub use evaluator::{Evaluator, ReplayEvaluator, Requests};
+pub use layout::{
+    aggregated, disaggregated, gpus_per_worker, shapes_within, strategy, total_gpus, used_gpus, worker_shapes,
+};
 pub use objective::{Direction, Metrics, direction, metric, objective_value, score};
+pub use pool::Skipped;
 pub use ranking::{Candidate, rank};
 pub use refusal::Refusal;
 pub use result::{Rejected, SearchResult, StudySummary};
@@ -33,4 +40,4 @@ pub use sampler::{Grid, Observation, Random, Sampler};
 pub use space::{Condition, Dimension, Point, Space};
 pub use study::{Options, SearchError, StudyEnd, StudyEvent, TRIAL_THREAD_NAME, Watcher, panic_message, run};
 pub use trial::{Evaluation, Outcome, Tally, TrialRecord, reasons};
-pub use unroll::Unrolled;
+pub use unroll::{Unrolled, Unservable};

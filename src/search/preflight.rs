@@ -17,12 +17,21 @@ impl Plan {
 /// Looks at one point with every choice, the other knobs at their first.
 fn branch_refusals(branch: &Branch, registry: &Registry) -> Vec<Refusal> {
     let dimensions = branch.space.dimensions();
-    let problems = |choices: Vec<u32>| match branch.unroll(&branch.space.canonical(0, choices)) {
-        Ok(unrolled) => scenario_problems(&unrolled.scenario, registry),
-        Err(problem) => vec![problem],
+    // A point without room for a cache is a candidate that cannot serve, not a search that cannot run.
+    let problems_at = |placement: u32, choices: Vec<u32>| {
+        let unrolled = branch.unroll(&branch.space.canonical(placement, choices));
+        unrolled.map_or(Vec::new(), |unrolled| scenario_problems(&unrolled.scenario, registry))
     };
+    let problems = |choices: Vec<u32>| problems_at(0, choices);
     let first = vec![0; dimensions.len()];
-    let common = problems(first.clone());
+    let mut common = problems(first.clone());
+    for placement in branch.first_placements() {
+        for problem in problems_at(placement, first.clone()) {
+            if !common.contains(&problem) {
+                common.push(problem);
+            }
+        }
+    }
     let mut found: Vec<Refusal> =
         common.iter().map(|problem| Refusal::new("search_space", problem.as_str())).collect();
     for (place, dimension) in dimensions.iter().enumerate() {

@@ -3,10 +3,11 @@
 use std::fmt;
 
 use super::policy_filter::{self, policy_name};
-use super::{layout, sampler};
-use crate::config::scenario::{DeploymentMode, EngineOptions, TimingConfig};
+use super::role::Role;
+use super::{layout, memory, sampler};
+use crate::config::scenario::EngineOptions;
 use crate::config::search::{
-    LoadShape, OptimizationTarget, ParallelConfig, SearchSpace, SmartSearchConfig, SweepConfig,
+    KvLoadRatio, LoadShape, OptimizationTarget, SearchSpace, SmartSearchConfig, SweepConfig,
 };
 
 /// One thing that a configuration asks for in vain.
@@ -44,22 +45,6 @@ pub(super) fn refusals(config: &SmartSearchConfig) -> Vec<Refusal> {
 
 fn refuse_deployment(config: &SmartSearchConfig, found: &mut Vec<Refusal>) {
     let space = &config.search_space;
-    if space.deployment_mode.contains(&DeploymentMode::Disagg) {
-        found.push(Refusal::new(
-            "search_space.deployment_mode",
-            "disaggregated deployments cannot be searched yet; write `deployment_mode: [agg]`",
-        ));
-    }
-    if let TimingConfig::Profile { .. } = space.timing {
-        found.push(Refusal::new(
-            "search_space.timing",
-            format!(
-                "there are no profiles yet, so passes of {} on {} cannot be priced; write `timing: {{model: polynomial}}` \
-                 or another model that needs none",
-                space.model_name, space.hardware_sku
-            ),
-        ));
-    }
     if space.num_g2_blocks > 0 {
         found.push(Refusal::new(
             "search_space.num_g2_blocks",
@@ -73,31 +58,23 @@ fn refuse_deployment(config: &SmartSearchConfig, found: &mut Vec<Refusal>) {
 
 fn refuse_layouts(config: &SmartSearchConfig, found: &mut Vec<Refusal>) {
     let space = &config.search_space;
-    if space.parallel_configs.len() != 1 {
-        found.push(Refusal::new(
-            "search_space.parallel_configs",
-            format!(
-                "exactly one pinned layout is needed for now, there are {}; write for example \
-                 `parallel_configs: [{{tp: 4, replicas: 2}}]`",
-                space.parallel_configs.len()
-            ),
-        ));
-    }
     for (place, pinned) in space.parallel_configs.iter().enumerate() {
-        // A layout of two roles comes with the disaggregated mode, which is refused already.
-        if let ParallelConfig::Agg(_) = pinned {
-            let key = format!("search_space.parallel_configs[{place}]");
-            let problems = layout::problems(pinned, space);
-            found.extend(problems.into_iter().map(|problem| Refusal::new(&key, problem)));
-        }
+        let key = format!("search_space.parallel_configs[{place}]");
+        let problems = layout::problems(pinned, space);
+        found.extend(problems.into_iter().map(|problem| Refusal::new(&key, problem)));
     }
     refuse_small_caches(space, found);
 }
 
 /// A deployment has to hold the longest sequence that it promises, with room to spare.
 fn refuse_small_caches(space: &SearchSpace, found: &mut Vec<Refusal>) {
+    if memory::sizes_caches(space) {
+        return;
+    }
     let blocks = space.num_gpu_blocks.unwrap_or(EngineOptions::DEFAULT_NUM_GPU_BLOCKS);
-    let tokens = u64::from(blocks) * u64::from(space.agg_block_size);
+    let roles = space.deployment_mode.iter().flat_map(|mode| Role::of_mode(*mode));
+    let Some(block_size) = roles.map(|role| role.block_size(space)).min() else { return };
+    let tokens = u64::from(blocks) * u64::from(block_size);
     if let Some(context_length) = space.context_length
         && tokens <= u64::from(context_length)
     {
@@ -105,8 +82,7 @@ fn refuse_small_caches(space: &SearchSpace, found: &mut Vec<Refusal>) {
             "search_space.context_length",
             format!(
                 "a sequence of {context_length} tokens must fit with room to spare, but a rank's KV cache holds {tokens} \
-                 ({blocks} blocks of {}); raise num_gpu_blocks or lower context_length",
-                space.agg_block_size
+                 ({blocks} blocks of {block_size}); raise num_gpu_blocks or lower context_length"
             ),
         ));
     }
@@ -131,10 +107,10 @@ fn refuse_scaling(config: &SmartSearchConfig, found: &mut Vec<Refusal>) {
 }
 
 fn refuse_workload_and_goal(config: &SmartSearchConfig, found: &mut Vec<Refusal>) {
-    if let LoadShape::KvLoad { .. } = config.workload.load {
+    if let LoadShape::KvLoad { kv_load_ratio: KvLoadRatio::Range(_), .. } = config.workload.load {
         found.push(Refusal::new(
             "workload.kv_load_ratio",
-            "loads given as a share of the KV cache are not built yet; give `concurrency` or `request_rate`",
+            "a range goes with a `pareto` goal, which is not built yet; give one share",
         ));
     }
     if config.goal.target == OptimizationTarget::Pareto {
@@ -162,33 +138,23 @@ mod tests {
     use super::*;
     use crate::config::presets::{SCALING_POLICIES, ScalingPolicy};
     use crate::config::scenario::{Arrival, PolicyConfig};
-    use crate::config::search::{Fidelity, KvLoadRatio};
-    use crate::search::branch::Plan;
-    use crate::search::test_support::config;
+    use crate::config::search::{Fidelity, ParallelConfig};
+    use crate::search::test_support::{config, plan, refusals};
 
     fn refused_keys(config: SmartSearchConfig) -> Vec<String> {
-        Plan::new(config).unwrap_err().into_iter().map(|refusal| refusal.key).collect()
+        refusals(config).into_iter().map(|refusal| refusal.key).collect()
     }
 
     #[test]
     fn everything_that_cannot_be_done_is_named_at_once() {
         let mut config = config();
         let space = &mut config.search_space;
-        space.deployment_mode.push(DeploymentMode::Disagg);
-        space.timing = TimingConfig::Profile {
-            model_name: None,
-            hardware_sku: None,
-            backend_version: None,
-            moe_tp: None,
-            moe_ep: None,
-        };
         space.num_g2_blocks = 5;
-        space.parallel_configs.clear();
         space
             .planner_scaling_policy
             .extend([5, 3].map(|place: usize| ScalingPolicy::Builtin(SCALING_POLICIES[place].clone())));
         let LoadShape::Concurrency { requests, .. } = config.workload.load else { unreachable!() };
-        config.workload.load = LoadShape::KvLoad { kv_load_ratio: KvLoadRatio::Fixed(0.5), requests };
+        config.workload.load = LoadShape::KvLoad { kv_load_ratio: KvLoadRatio::Range([0.0, 0.5]), requests };
         config.goal.target = OptimizationTarget::Pareto;
         config.sweep.sampler = PolicyConfig::named("gp_ucb_pe");
         config.sweep.max_eval_passes = Some(1000);
@@ -196,10 +162,7 @@ mod tests {
         assert_eq!(
             refused_keys(config),
             [
-                "search_space.deployment_mode",
-                "search_space.timing",
                 "search_space.num_g2_blocks",
-                "search_space.parallel_configs",
                 "search_space.planner_scaling_policy",
                 "workload.kv_load_ratio",
                 "goal.target",
@@ -216,7 +179,7 @@ mod tests {
         config.search_space.gpu_budget = 4;
         let ParallelConfig::Agg(shape) = &mut config.search_space.parallel_configs[0] else { unreachable!() };
         shape.attention_dp = 2;
-        let refusals = Plan::new(config).unwrap_err();
+        let refusals = refusals(config);
         let text: Vec<String> = refusals.iter().map(ToString::to_string).collect();
         assert_eq!(text.len(), 2, "{text:?}");
         assert!(text[0].starts_with("search_space.parallel_configs[0]: tp 4 x attention_dp 2"), "{text:?}");
@@ -228,7 +191,7 @@ mod tests {
         let mut config = config();
         config.search_space.num_gpu_blocks = Some(100);
         config.search_space.context_length = Some(6399);
-        assert!(Plan::new(config.clone()).is_ok());
+        assert!(!plan(config.clone()).branches.is_empty());
         config.search_space.context_length = Some(6400);
         assert_eq!(refused_keys(config), ["search_space.context_length"]);
     }
@@ -257,7 +220,7 @@ mod tests {
         config.workload.load = LoadShape::Rate { request_rate: 1.0, arrival: Arrival::default(), requests };
         let policies = &mut config.search_space.planner_scaling_policy;
         policies.push(ScalingPolicy::Builtin(SCALING_POLICIES[1].clone()));
-        let notices = Plan::new(config).unwrap().notices;
+        let notices = plan(config).notices;
         assert_eq!(notices.len(), 3, "{notices:?}");
         assert!(notices[0].contains("min_endpoint"));
         assert!(notices[1].contains("no_admission_control"));

@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 
 use super::branch::Plan;
 use super::evaluator::TIMED_OUT;
+use super::pool::Skipped;
 use super::ranking::{Candidate, rank};
 use super::study::{Standings, StudyEnd};
 use super::trial::{Outcome, Tally, TrialRecord};
@@ -29,6 +30,8 @@ pub struct SearchResult {
     pub candidates: Vec<Candidate>,
     /// The trials that do not count, in the order of suggestion; repetitions are left out.
     pub rejected: Vec<Rejected>,
+    /// Shapes of workers that were left out, and branches of which nothing was left, with the reasons.
+    pub skipped: Vec<Skipped>,
     /// How each study ended.
     #[serde(skip)]
     pub studies: Vec<StudySummary>,
@@ -80,6 +83,7 @@ impl SearchResult {
             tally,
             candidates: rank(candidates),
             rejected,
+            skipped: plan.skipped.clone(),
             studies,
         }
     }

@@ -1,9 +1,12 @@
 //! Configurations and evaluators for the tests of this module.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
 use super::branch::Plan;
 use super::objective::metric;
+use super::refusal::Refusal;
 use super::trial::Evaluation;
 use crate::config::facts::FactFiles;
 use crate::config::presets::{
@@ -14,6 +17,7 @@ use crate::config::search::{
     LoadShape, OptimizationGoal, OptimizationTarget, ParallelConfig, SearchSpace, SearchWorkload, Shape,
     SmartSearchConfig, SweepConfig, SyntheticRequests,
 };
+use crate::model::Catalogue;
 
 /// A pinned layout of 2 workers with 4 GPUs each, and the default knobs: 9 engine points under each of 109 routers.
 pub(crate) fn config() -> SmartSearchConfig {
@@ -110,6 +114,29 @@ fn search_space() -> SearchSpace {
     }
 }
 
+/// Everything that fits of a model with a profile, under a budget, with one choice of every other knob.
+pub(crate) fn profiled(
+    model_name: &str,
+    hardware_sku: &str,
+    mode: DeploymentMode,
+    gpu_budget: u32,
+) -> SmartSearchConfig {
+    let mut config = nine_points();
+    config.search_space = SearchSpace {
+        deployment_mode: vec![mode],
+        gpu_budget,
+        router_mode: vec![PolicyConfig::named("round_robin")],
+        planner_scaling_policy: config.search_space.planner_scaling_policy,
+        prefill_max_num_batched_tokens: vec![8192],
+        prefill_max_num_seqs: vec![256],
+        decode_max_num_seqs: vec![256],
+        agg_max_num_batched_tokens: vec![8192],
+        agg_max_num_seqs: vec![256],
+        ..SearchSpace::with_defaults(model_name, hardware_sku)
+    };
+    config
+}
+
 /// The default configuration with the batching knobs only: 9 points.
 pub(crate) fn nine_points() -> SmartSearchConfig {
     let mut config = config();
@@ -119,7 +146,12 @@ pub(crate) fn nine_points() -> SmartSearchConfig {
 
 /// A plan that must be possible.
 pub(crate) fn plan(config: SmartSearchConfig) -> Plan {
-    Plan::new(config).unwrap()
+    Plan::new(config, Arc::new(Catalogue::bundled())).unwrap()
+}
+
+/// What stands in the way of a configuration.
+pub(crate) fn refusals(config: SmartSearchConfig) -> Vec<Refusal> {
+    Plan::new(config, Arc::new(Catalogue::bundled())).unwrap_err()
 }
 
 /// A summary with this throughput.

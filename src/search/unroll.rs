@@ -4,12 +4,16 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::branch::{Branch, KV_ROUTER, router_value, value};
-use super::layout;
+use super::memory::{self, KvLoad};
+use super::pool::Placement;
+use super::role::Role;
 use super::space::Point;
+use super::{layout, profile};
 use crate::config::scenario::{
-    CapacitySource, Deployment, DeploymentMode, EngineOptions, KvTransfer, PolicyConfig, Pool, Scenario,
+    Backend, CapacitySource, Deployment, DeploymentMode, EngineOptions, KvTransfer, PolicyConfig, Pool,
+    Scenario,
 };
-use crate::config::search::{LoadShape, ParallelConfig, Shape};
+use crate::config::search::{KvLoadRatio, LoadShape, Shape};
 
 /// A candidate before its evaluation.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,68 +34,156 @@ impl Unrolled {
     }
 }
 
+/// A point that no candidate can be made of.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Unservable {
+    /// Its settings, as far as there are any.
+    pub config: Map<String, Value>,
+    /// GPUs that it would occupy.
+    pub used_gpus: u32,
+    /// Why it cannot serve.
+    pub reason: String,
+}
+
+/// A role of a candidate with what it is given.
+struct RolePlan {
+    role: Role,
+    shape: Shape,
+    /// KV blocks per rank, and where their number comes from; `None` for the engine's default.
+    blocks: Option<(u32, CapacitySource)>,
+}
+
+impl RolePlan {
+    /// Tokens that fit in all workers.
+    fn capacity_tokens(&self, block_size: u32) -> u64 {
+        let blocks = self.blocks.map_or(EngineOptions::DEFAULT_NUM_GPU_BLOCKS, |(blocks, _)| blocks);
+        memory::pool_capacity_tokens(&self.shape, blocks, block_size)
+    }
+}
+
 impl Branch {
     /// Spells a point out.
     ///
     /// # Errors
-    /// Why no candidate can be built from it.
-    pub fn unroll(&self, point: &Point) -> Result<Unrolled, String> {
-        let layout = &self.layouts[point.layout as usize];
-        let ParallelConfig::Agg(shape) = layout else {
-            return Err("a layout of two roles in an aggregated branch".into());
-        };
-        let scenario = self.scenario(point, shape)?;
-        Ok(Unrolled { config: self.flat(point, shape), used_gpus: layout::total_gpus(shape), scenario })
+    /// Why no candidate can be made of it: its memory has no room.
+    pub fn unroll(&self, point: &Point) -> Result<Unrolled, Unservable> {
+        let placement = self.placements[point.layout as usize];
+        let used_gpus = layout::used_gpus(&placement.layout);
+        let mut flat = self.flat(point, &placement);
+        let made = self.role_plans(point, &placement).and_then(|roles| {
+            let load = self.kv_load(&roles)?;
+            Ok((roles, load))
+        });
+        match made {
+            Ok((roles, load)) => {
+                self.put_load(&roles, load, &mut flat);
+                let scenario = self.scenario(point, &placement, &roles, load);
+                Ok(Unrolled { config: flat.0, used_gpus, scenario })
+            }
+            Err(reason) => Err(Unservable { config: flat.0, used_gpus, reason }),
+        }
     }
 
-    fn scenario(&self, point: &Point, shape: &Shape) -> Result<Scenario, String> {
-        let config = &self.config;
-        let workload =
-            config.workload.of_trial(None).ok_or("the load has no number of requests in flight")?;
-        let pool = Pool {
-            workers: shape.replicas,
-            dp_size: shape.attention_dp,
-            tensor_parallel_size: shape.tp,
-            startup_time_s: config.search_space.startup_time.unwrap_or(0.0),
-            router: None,
-            engine: self.engine(point),
-            timing: config.search_space.timing.clone(),
+    /// The roles of a candidate with the KV blocks that they have room for.
+    fn role_plans(&self, point: &Point, placement: &Placement) -> Result<Vec<RolePlan>, String> {
+        let space = &self.config.search_space;
+        let plan = |role: &Role| {
+            let role = *role;
+            let shape = role.shape(&placement.layout).expect("a branch has layouts of its own mode only");
+            let blocks = match space.num_gpu_blocks {
+                Some(blocks) => Some((blocks, CapacitySource::Given)),
+                None if memory::sizes_caches(space) => {
+                    let tokens = self.batch_choice(point, role.batched_tokens_knob());
+                    let blocks =
+                        memory::kv_blocks(space, &self.catalogue, role, placement.backend, &shape, tokens)?;
+                    Some((blocks, CapacitySource::MemoryModel))
+                }
+                None => None,
+            };
+            Ok(RolePlan { role, shape, blocks })
         };
-        Ok(Scenario {
+        Role::of_mode(self.mode).iter().map(plan).collect()
+    }
+
+    /// The requests in flight of a load that is given as a share of the KV cache.
+    fn kv_load(&self, roles: &[RolePlan]) -> Result<Option<KvLoad>, String> {
+        let LoadShape::KvLoad { kv_load_ratio: KvLoadRatio::Fixed(ratio), requests } =
+            &self.config.workload.load
+        else {
+            return Ok(None);
+        };
+        let bearer = Role::bearing_load(self.mode);
+        let plan =
+            roles.iter().find(|plan| plan.role == bearer).expect("a mode has the role that bears its load");
+        let tokens = plan.capacity_tokens(bearer.block_size(&self.config.search_space));
+        KvLoad::new(*ratio, tokens, requests.isl, requests.osl).map(Some)
+    }
+
+    fn scenario(
+        &self,
+        point: &Point,
+        placement: &Placement,
+        roles: &[RolePlan],
+        load: Option<KvLoad>,
+    ) -> Scenario {
+        let config = &self.config;
+        let workload = config.workload.of_trial(load.map(|load| load.concurrency));
+        let workload = workload.expect("a load without a number in flight is given as a share of the cache");
+        let pool = |role| {
+            let plan = roles.iter().find(|plan| plan.role == role)?;
+            Some(self.pool(point, placement, plan))
+        };
+        Scenario {
             seed: config.sweep.random_seed,
             deployment: Deployment {
-                mode: DeploymentMode::Agg,
+                mode: self.mode,
                 router: self.router(point),
                 planner: None,
-                agg: Some(pool),
-                prefill: None,
-                decode: None,
-                kv_transfer: KvTransfer::default(),
+                agg: pool(Role::Agg),
+                prefill: pool(Role::Prefill),
+                decode: pool(Role::Decode),
+                kv_transfer: match self.mode {
+                    DeploymentMode::Agg => KvTransfer::default(),
+                    DeploymentMode::Disagg => self.kv_transfer,
+                },
                 replica_changes: Vec::new(),
             },
             workload,
             sla: config.goal.sla,
             max_sim_time_ms: None,
             facts: config.facts.clone(),
-        })
+        }
     }
 
-    fn engine(&self, point: &Point) -> EngineOptions {
+    fn pool(&self, point: &Point, placement: &Placement, plan: &RolePlan) -> Pool {
         let space = &self.config.search_space;
-        let choices = &self.choices;
-        let mut engine = EngineOptions::for_backend(choices.backend[self.choice(point, "backend")]);
-        engine.block_size = space.agg_block_size;
-        engine.gpu_memory_utilization = space.agg_gpu_memory_utilization;
-        engine.enable_prefix_caching = space.agg_enable_prefix_caching;
-        engine.max_num_batched_tokens =
-            Some(choices.agg_max_num_batched_tokens[self.choice(point, "agg_max_num_batched_tokens")]);
-        engine.max_num_seqs = Some(choices.agg_max_num_seqs[self.choice(point, "agg_max_num_seqs")]);
+        let RolePlan { role, shape, blocks } = plan;
+        let mut engine = EngineOptions::for_backend(placement.backend);
+        engine.block_size = role.block_size(space);
+        engine.gpu_memory_utilization = role.gpu_memory_utilization(space);
+        engine.enable_prefix_caching = role.enable_prefix_caching(space);
+        engine.max_num_batched_tokens = Some(self.batch_choice(point, role.batched_tokens_knob()));
+        engine.max_num_seqs = Some(self.batch_choice(point, role.sequences_knob()));
         engine.aic_nextn = space.aic_nextn;
-        if let Some(blocks) = space.num_gpu_blocks {
+        if let Some((blocks, source)) = *blocks {
             engine.num_gpu_blocks = blocks;
-            engine.capacity_source = CapacitySource::Given;
+            engine.capacity_source = source;
         }
-        engine
+        Pool {
+            workers: shape.replicas,
+            dp_size: shape.attention_dp,
+            tensor_parallel_size: shape.tp,
+            startup_time_s: space.startup_time.unwrap_or(0.0),
+            router: None,
+            engine,
+            timing: profile::narrowed(&space.timing, shape, self.version(placement.backend)),
+        }
+    }
+
+    /// The version of an engine's profile.
+    fn version(&self, backend: Backend) -> Option<&str> {
+        let version = self.versions.iter().find(|(engine, _)| *engine == backend);
+        version.map(|(_, version)| version.as_str())
     }
 
     /// The chosen router with the weights that the search chooses for it.
@@ -111,27 +203,39 @@ impl Branch {
         })
     }
 
-    fn flat(&self, point: &Point, shape: &Shape) -> Map<String, Value> {
+    fn flat(&self, point: &Point, placement: &Placement) -> Flat {
         let mut flat = Flat::default();
-        self.put_deployment(point, &mut flat);
-        put_shape(shape, &mut flat);
-        self.put_engine(point, &mut flat);
+        self.put_deployment(placement.backend, &mut flat);
+        put_shapes(self.mode, placement, &mut flat);
+        self.put_engines(point, &mut flat);
         self.put_router(point, &mut flat);
         self.put_planner(point, &mut flat);
-        let space = &self.config.search_space;
-        if let Some(version) = &space.backend_version {
-            flat.put("backend_version", version);
+        if let Some(version) = self.version(placement.backend) {
+            flat.put("backend_version", &version);
         }
         if let LoadShape::Concurrency { concurrency, .. } = self.config.workload.load {
             flat.put("concurrency", &concurrency);
         }
-        flat.0
+        flat
     }
 
-    fn put_deployment(&self, point: &Point, flat: &mut Flat) {
+    /// What a share of the cache came to.
+    fn put_load(&self, roles: &[RolePlan], load: Option<KvLoad>, flat: &mut Flat) {
+        let Some(load) = load else { return };
+        flat.put("kv_load_ratio", &load.ratio);
+        flat.put("concurrency", &load.concurrency);
+        flat.put("kv_load_concurrency_capacity", &load.capacity_requests);
+        flat.put("kv_load_capacity_tokens", &load.capacity_tokens);
+        for plan in roles {
+            let tokens = plan.capacity_tokens(plan.role.block_size(&self.config.search_space));
+            flat.put(&format!("{}_kv_capacity_tokens", plan.role.name()), &tokens);
+        }
+    }
+
+    fn put_deployment(&self, backend: Backend, flat: &mut Flat) {
         let space = &self.config.search_space;
         flat.put("deployment_mode", &self.mode);
-        flat.put("backend", &self.choices.backend[self.choice(point, "backend")]);
+        flat.put("backend", &backend);
         flat.put("model_name", &space.model_name);
         flat.put("hardware_sku", &space.hardware_sku);
         flat.put("gpu_budget", &space.gpu_budget);
@@ -147,14 +251,17 @@ impl Branch {
         flat.put("offload_batch_size", &space.offload_batch_size);
     }
 
-    fn put_engine(&self, point: &Point, flat: &mut Flat) {
+    fn put_engines(&self, point: &Point, flat: &mut Flat) {
         let space = &self.config.search_space;
-        for name in ["agg_max_num_batched_tokens", "agg_max_num_seqs"] {
-            flat.put(name, self.chosen(point, name));
+        for (name, _) in &self.choices.batches {
+            flat.put(name, &self.batch_choice(point, name));
         }
-        flat.put("agg_block_size", &space.agg_block_size);
-        flat.put("agg_gpu_memory_utilization", &space.agg_gpu_memory_utilization);
-        flat.put("agg_enable_prefix_caching", &space.agg_enable_prefix_caching);
+        for role in Role::of_mode(self.mode) {
+            let name = role.name();
+            flat.put(&format!("{name}_block_size"), &role.block_size(space));
+            flat.put(&format!("{name}_gpu_memory_utilization"), &role.gpu_memory_utilization(space));
+            flat.put(&format!("{name}_enable_prefix_caching"), &role.enable_prefix_caching(space));
+        }
     }
 
     fn put_router(&self, point: &Point, flat: &mut Flat) {
@@ -181,12 +288,6 @@ impl Branch {
             flat.put("enable_load_scaling", &settings.enable_load_scaling);
         }
     }
-
-    fn chosen(&self, point: &Point, name: &str) -> &Value {
-        let place = self.space.dimensions().iter().position(|dimension| dimension.name == name);
-        let dimension = &self.space.dimensions()[place.expect("the caller names a knob of the branch")];
-        &dimension.choices[self.choice(point, name)]
-    }
 }
 
 #[derive(Default)]
@@ -198,15 +299,20 @@ impl Flat {
     }
 }
 
-fn put_shape(shape: &Shape, flat: &mut Flat) {
-    flat.put("tp", &shape.tp);
-    flat.put("pp", &shape.pp);
-    flat.put("attention_dp", &shape.attention_dp);
-    flat.put("moe_tp", &shape.moe_tp);
-    flat.put("moe_ep", &shape.moe_ep);
-    flat.put("strategy", &layout::strategy(shape));
-    flat.put("replicas", &shape.replicas);
-    flat.put("used_gpus", &layout::total_gpus(shape));
+/// The shape of every role, its name in front in a mode of two.
+fn put_shapes(mode: DeploymentMode, placement: &Placement, flat: &mut Flat) {
+    for role in Role::of_mode(mode) {
+        let Some(shape) = role.shape(&placement.layout) else { continue };
+        let prefix = if mode == DeploymentMode::Agg { String::new() } else { format!("{}_", role.name()) };
+        flat.put(&format!("{prefix}tp"), &shape.tp);
+        flat.put(&format!("{prefix}pp"), &shape.pp);
+        flat.put(&format!("{prefix}attention_dp"), &shape.attention_dp);
+        flat.put(&format!("{prefix}moe_tp"), &shape.moe_tp);
+        flat.put(&format!("{prefix}moe_ep"), &shape.moe_ep);
+        flat.put(&format!("{prefix}strategy"), &layout::strategy(&shape));
+        flat.put(&format!("{prefix}replicas"), &shape.replicas);
+    }
+    flat.put("used_gpus", &layout::used_gpus(&placement.layout));
 }
 
 #[cfg(test)]

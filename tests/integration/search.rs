@@ -215,10 +215,8 @@ sweep: {sampler: tpe}
 ";
     let place = Workplace::with("search.yaml", asks_too_much);
     place.run(&["search", "search.yaml", "--output-dir", "out"]).refusing(&[
-        "search.yaml: search_space.deployment_mode: ",
-        "search.yaml: search_space.timing: ",
+        "search.yaml: search_space.model_name: model `a/model` is not known",
         "search.yaml: search_space.num_g2_blocks: ",
-        "search.yaml: search_space.parallel_configs: ",
         "search.yaml: search_space.planner_scaling_policy: ",
         "`load_180_5`",
         "search.yaml: workload.kv_load_ratio: ",

@@ -73,6 +73,9 @@ pub fn run(
     evaluator: &Arc<dyn Evaluator>,
     options: Options,
 ) -> Result<SearchResult, SearchError> {
+    if plan.branches.is_empty() {
+        return Ok(SearchResult::new(plan, Standings::default()));
+    }
     // A round never has more candidates under way than this, however many threads there are.
     let most = plan.config.sweep.candidates_per_round as usize;
     let threads = options.threads.get().min(most.max(1));

@@ -242,9 +242,10 @@ impl Rounds {
                 trial.config = unrolled.config;
                 trial.scenario = Some(Arc::new(unrolled.scenario));
             }
-            Err(reason) => {
-                trial.state =
-                    State::Evaluated(Evaluation::Failed(format!("candidate build failed: {reason}")));
+            Err(unservable) => {
+                trial.used_gpus = unservable.used_gpus;
+                trial.config = unservable.config;
+                trial.state = State::Evaluated(Evaluation::Infeasible(unservable.reason));
             }
         }
         let scenario = trial.scenario.clone().filter(|_| matches!(trial.state, State::Running));

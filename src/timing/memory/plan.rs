@@ -61,6 +61,12 @@ impl KvGrowth {
         self.bytes_per_token + self.windowed_bytes_per_token
     }
 
+    /// Bytes of a sequence of so many tokens.
+    pub fn bytes_of(&self, tokens: u64) -> f64 {
+        self.bytes_per_token * tokens as f64
+            + self.windowed_bytes_per_token * tokens.min(self.window_tokens) as f64
+    }
+
     /// Whole tokens that fit in so many bytes.
     pub fn tokens_in(&self, bytes: f64) -> u64 {
         let inside = self.first_bytes_per_token();
@@ -226,5 +232,6 @@ mod tests {
         assert_eq!(growth.tokens_in(40.0), 10);
         assert_eq!(growth.tokens_in(60.0), 20);
         assert_eq!(growth.tokens_in(-5.0), 0);
+        assert_eq!((growth.bytes_of(9), growth.bytes_of(20)), (36.0, 60.0));
     }
 }

@@ -1,0 +1,168 @@
+//! What fits into the memory of a candidate's GPUs.
+
+use super::profile::ProfileNames;
+use super::refusal::Refusal;
+use super::role::Role;
+use crate::config::scenario::{Backend, KvTransfer};
+use crate::config::search::{SearchSpace, Shape};
+use crate::model::{Catalogue, ModelFacts, Split};
+use crate::timing::memory::{MemoryPlan, MemoryQuery, kv_growth};
+
+/// Whether the number of KV blocks comes from the memory model.
+pub(super) fn sizes_caches(space: &SearchSpace) -> bool {
+    space.num_gpu_blocks.is_none() && ProfileNames::of(space).is_some()
+}
+
+/// The batch and the share of memory at which shapes are told apart, whatever a candidate's own are: those of the
+/// reference.
+const REFERENCE_BATCHED_TOKENS: u32 = 8192;
+const REFERENCE_UTILIZATION: f64 = 0.9;
+
+/// The memory of one GPU.
+fn plan(
+    space: &SearchSpace,
+    catalogue: &Catalogue,
+    backend: Backend,
+    shape: &Shape,
+    max_num_batched_tokens: u32,
+    fraction: f64,
+) -> Result<MemoryPlan, String> {
+    let names = ProfileNames::of(space);
+    MemoryQuery {
+        model_name: names.map_or(&space.model_name, |names| names.model_name),
+        hardware_sku: names.map_or(&space.hardware_sku, |names| names.hardware_sku),
+        backend,
+        backend_version: names.and_then(|names| names.backend_version),
+        quantization: names.and_then(|names| names.quantization),
+        split: Split::from(shape),
+        max_num_batched_tokens,
+        fraction,
+    }
+    .plan(catalogue)
+    .map_err(|error| error.to_string())
+}
+
+/// How KV blocks travel, with the bytes of a token where only a bandwidth was given.
+pub(super) fn kv_transfer(space: &SearchSpace, catalogue: &Catalogue) -> Result<KvTransfer, Refusal> {
+    let given = space.kv_transfer;
+    if given.bandwidth_gbps.is_none() || given.bytes_per_token.is_some() {
+        return Ok(given);
+    }
+    let key = "search_space.kv_transfer.bytes_per_token";
+    let model = catalogue.model(&space.model_name).map_err(|error| Refusal::new(key, error.to_string()))?;
+    // What travels is every rank's part, so that of the whole model.
+    let bytes = kv_growth(&model, Split::WHOLE).first_bytes_per_token();
+    Ok(KvTransfer { bytes_per_token: Some(bytes as u64), ..given })
+}
+
+/// Why the longest sequence does not fit in one rank's cache, if so.
+pub(super) fn shape_problem(
+    space: &SearchSpace,
+    catalogue: &Catalogue,
+    model: Option<&ModelFacts>,
+    backend: Backend,
+    shape: &Shape,
+) -> Option<String> {
+    if let Some(problem) = model.and_then(|model| model.split_problem(Split::from(shape))) {
+        return Some(problem);
+    }
+    if !sizes_caches(space) {
+        return None;
+    }
+    let plan = match plan(space, catalogue, backend, shape, REFERENCE_BATCHED_TOKENS, REFERENCE_UTILIZATION) {
+        Ok(plan) => plan,
+        Err(problem) => return Some(problem),
+    };
+    let tokens = match plan.kv_tokens() {
+        Ok(tokens) => tokens,
+        Err(no_room) => return Some(no_room.to_string()),
+    };
+    let longest = space.context_length.or(model.map(|model| model.max_context))?;
+    (tokens <= u64::from(longest)).then(|| {
+        format!(
+            "a sequence of {longest} tokens has to fit with room to spare, but a rank's KV cache holds {tokens} \
+             ({:.1} GiB are needed, {:.1} GiB are available)",
+            gib(plan.kv.bytes_of(u64::from(longest) + 1)),
+            gib(plan.kv_bytes())
+        )
+    })
+}
+
+fn gib(bytes: f64) -> f64 {
+    bytes / f64::from(1 << 30)
+}
+
+/// KV blocks of one rank of a candidate.
+pub(super) fn kv_blocks(
+    space: &SearchSpace,
+    catalogue: &Catalogue,
+    role: Role,
+    backend: Backend,
+    shape: &Shape,
+    max_num_batched_tokens: u32,
+) -> Result<u32, String> {
+    let fraction = role.gpu_memory_utilization(space);
+    let blocks = plan(space, catalogue, backend, shape, max_num_batched_tokens, fraction)
+        .and_then(|plan| plan.kv_blocks(role.block_size(space)).map_err(|no_room| no_room.to_string()));
+    blocks.map_err(|reason| format!("candidate KV capacity infeasible: {}: {reason}", role.name()))
+}
+
+/// The number of requests in flight that fills a share of a candidate's KV cache, and what it is derived from.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct KvLoad {
+    /// The share.
+    pub(super) ratio: f64,
+    /// The requests in flight.
+    pub(super) concurrency: u32,
+    /// The requests that fit at half of their output.
+    pub(super) capacity_requests: u64,
+    /// The tokens that fit.
+    pub(super) capacity_tokens: u64,
+}
+
+impl KvLoad {
+    /// How many requests of `isl` and `osl` tokens fill the share `ratio` of a pool with room for so many tokens.
+    ///
+    /// # Errors
+    /// When not a single one fits.
+    pub(super) fn new(ratio: f64, capacity_tokens: u64, isl: u32, osl: u32) -> Result<Self, String> {
+        let each = u64::from(isl) + u64::from(osl / 2);
+        let capacity_requests = capacity_tokens / each;
+        if capacity_requests == 0 {
+            return Err(format!(
+                "candidate KV capacity infeasible: a request holds {each} tokens half way through its output, but \
+                 there is room for {capacity_tokens}"
+            ));
+        }
+        let filled = (ratio * capacity_requests as f64).trunc().clamp(1.0, f64::from(u32::MAX));
+        Ok(Self { ratio, concurrency: filled as u32, capacity_requests, capacity_tokens })
+    }
+}
+
+/// Tokens that fit in all workers of a pool.
+pub(super) fn pool_capacity_tokens(shape: &Shape, num_gpu_blocks: u32, block_size: u32) -> u64 {
+    u64::from(num_gpu_blocks)
+        * u64::from(block_size)
+        * u64::from(shape.attention_dp)
+        * u64::from(shape.replicas)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_of_the_cache_becomes_requests_in_flight() {
+        let load = KvLoad::new(0.5, 64_000, 3000, 301).unwrap();
+        assert_eq!((load.capacity_requests, load.concurrency), (64_000 / 3150, 10));
+        assert_eq!(KvLoad::new(0.0, 64_000, 3000, 300).unwrap().concurrency, 1);
+        assert_eq!(KvLoad::new(1.5, 31_500, 3000, 300).unwrap().concurrency, 15);
+        assert!(KvLoad::new(0.5, 3149, 3000, 300).unwrap_err().contains("3150 tokens"));
+    }
+
+    #[test]
+    fn ranks_and_workers_multiply_capacity_and_tensor_parallelism_does_not() {
+        let shape = Shape { tp: 4, attention_dp: 2, moe_tp: 1, moe_ep: 8, pp: 1, replicas: 3 };
+        assert_eq!(pool_capacity_tokens(&shape, 100, 64), 100 * 64 * 2 * 3);
+    }
+}

@@ -1,0 +1,74 @@
+//! Which profile prices the candidates of a search.
+
+use crate::config::scenario::{Backend, TimingConfig};
+use crate::config::search::{SearchSpace, Shape};
+use crate::timing::profile::{self, Family, Pack, ProfileError, WantedFamily};
+
+/// What a search says of its profile; the layout is each candidate's own.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ProfileNames<'a> {
+    pub(super) model_name: &'a str,
+    pub(super) hardware_sku: &'a str,
+    pub(super) backend_version: Option<&'a str>,
+    pub(super) quantization: Option<&'a str>,
+}
+
+impl<'a> ProfileNames<'a> {
+    /// `None` if something else prices the candidates.
+    pub(super) fn of(space: &'a SearchSpace) -> Option<Self> {
+        let TimingConfig::Profile { model_name, hardware_sku, backend_version, .. } = &space.timing else {
+            return None;
+        };
+        Some(Self {
+            model_name: model_name.as_ref().unwrap_or(&space.model_name),
+            hardware_sku: hardware_sku.as_ref().unwrap_or(&space.hardware_sku),
+            backend_version: backend_version.as_ref().or(space.backend_version.as_ref()).map(String::as_str),
+            quantization: None,
+        })
+    }
+
+    /// The profiles of one engine.
+    pub(super) fn family(self, backend: Backend) -> Result<&'static Family, ProfileError> {
+        let Self { model_name, hardware_sku, backend_version, quantization } = self;
+        Pack::embedded().family(WantedFamily {
+            model_name,
+            hardware_sku,
+            backend,
+            backend_version,
+            quantization,
+        })
+    }
+}
+
+/// The versions of the profiles that price the candidates of each engine.
+pub(super) fn versions(space: &SearchSpace) -> Vec<(Backend, String)> {
+    let Some(names) = ProfileNames::of(space) else { return Vec::new() };
+    let version = |backend: &Backend| Some((*backend, names.family(*backend).ok()?.version.clone()));
+    space.backend.iter().filter_map(version).collect()
+}
+
+/// Why a family has no profile of a shape, if so.
+pub(super) fn shape_problem(family: &Family, shape: &Shape) -> Option<String> {
+    let Shape { tp, pp, attention_dp, moe_tp, moe_ep, replicas: _ } = *shape;
+    let pack = Pack::embedded();
+    let shape = profile::Shape { tp, pp, attention_dp, moe_tp, moe_ep };
+    if pack.profile(family, shape).is_some() {
+        return None;
+    }
+    let skip = pack.skips(family).iter().find(|skip| skip.shape == shape);
+    let reason = skip.map_or("", |skip| skip.reason.as_str());
+    Some(match reason {
+        "" => format!("{} has no profile of this shape", family.name),
+        reason => format!("{} has no profile of this shape: {reason}", family.name),
+    })
+}
+
+/// The timing of a candidate: a profile is narrowed down to its layout and its version.
+pub(super) fn narrowed(timing: &TimingConfig, shape: &Shape, version: Option<&str>) -> TimingConfig {
+    let mut timing = timing.clone();
+    if let TimingConfig::Profile { backend_version, moe_tp, moe_ep, .. } = &mut timing {
+        *backend_version = version.map(str::to_owned);
+        (*moe_tp, *moe_ep) = (Some(shape.moe_tp), Some(shape.moe_ep));
+    }
+    timing
+}
