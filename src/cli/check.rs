@@ -53,7 +53,7 @@ fn note_refusals(file: &Path, document: &Document, registry: &Registry, console:
         Document::Search(config) => {
             let catalogue =
                 Catalogue::with(&config.facts).expect("files of facts were looked at when they were read");
-            let plan = Plan::new(config.clone(), Arc::new(catalogue));
+            let plan = Plan::new(config.clone(), &Arc::new(catalogue));
             let refusals = plan.map_or_else(|refusals| refusals, |plan| plan.refusals(registry));
             ("search", refusals.iter().map(ToString::to_string).collect())
         }

@@ -71,7 +71,7 @@ fn plan(file: &Path, document: Document, registry: &Registry) -> Result<Plan, Fa
         Failure::input(lines.join("\n"))
     };
     let catalogue = Catalogue::with(&config.facts).map_err(Failure::input)?;
-    let plan = Plan::new(config, Arc::new(catalogue)).map_err(refuse)?;
+    let plan = Plan::new(config, &Arc::new(catalogue)).map_err(refuse)?;
     let refusals = plan.refusals(registry);
     if refusals.is_empty() { Ok(plan) } else { Err(refuse(refusals)) }
 }

@@ -65,10 +65,10 @@ impl Plan {
     ///
     /// # Errors
     /// Everything that the configuration asks for and that cannot be done.
-    pub fn new(config: SmartSearchConfig, catalogue: Arc<Catalogue>) -> Result<Self, Vec<Refusal>> {
+    pub fn new(config: SmartSearchConfig, catalogue: &Arc<Catalogue>) -> Result<Self, Vec<Refusal>> {
         let mut refusals = refusals(&config);
-        refusals.extend(Finder::new(&config.search_space, &catalogue).err().into_iter().flatten());
-        refusals.extend(memory::kv_transfer(&config.search_space, &catalogue).err());
+        refusals.extend(Finder::new(&config.search_space, catalogue).err().into_iter().flatten());
+        refusals.extend(memory::kv_transfer(&config.search_space, catalogue).err());
         if !refusals.is_empty() {
             return Err(refusals);
         }
@@ -81,13 +81,13 @@ impl Plan {
                 filtered.dropped.join(", ")
             ));
         }
-        let pools = pools(&config.search_space, &catalogue)?;
+        let pools = pools(&config.search_space, catalogue)?;
         let config = Arc::new(config);
         let (mut branches, mut skipped) = (Vec::new(), Vec::new());
         for (mode, mut pool) in pools {
             skipped.append(&mut pool.skipped);
             if !pool.placements.is_empty() {
-                branches.push(Branch::new(&config, &catalogue, mode, pool.placements, &filtered.kept));
+                branches.push(Branch::new(&config, catalogue, mode, pool.placements, &filtered.kept));
             }
         }
         notices.extend(skipped.iter().filter(|skip| skip.shape.is_none()).map(ToString::to_string));

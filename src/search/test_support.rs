@@ -146,12 +146,12 @@ pub(crate) fn nine_points() -> SmartSearchConfig {
 
 /// A plan that must be possible.
 pub(crate) fn plan(config: SmartSearchConfig) -> Plan {
-    Plan::new(config, Arc::new(Catalogue::bundled())).unwrap()
+    Plan::new(config, &Arc::new(Catalogue::bundled())).unwrap()
 }
 
 /// What stands in the way of a configuration.
 pub(crate) fn refusals(config: SmartSearchConfig) -> Vec<Refusal> {
-    Plan::new(config, Arc::new(Catalogue::bundled())).unwrap_err()
+    Plan::new(config, &Arc::new(Catalogue::bundled())).unwrap_err()
 }
 
 /// A summary with this throughput.
