@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::config::Override;
-use crate::config::scenario::TraceTimeUnit;
+use crate::config::scenario::ZeroOutput;
 use crate::workload::generate::{Conversation, Sine, ToolAgent};
 
 /// Finds the deployment of a language model that serves a given traffic best.
@@ -106,9 +106,9 @@ pub(super) struct Overrides {
 pub(super) enum TraceCommand {
     /// Print what is in a trace: rows, span, rate, lengths, and how much of its prompts could be reused
     Stats(TraceArguments),
-    /// Write a trace, or the requests.jsonl of a replay, to standard output as Mooncake JSONL
+    /// Write a trace of any form, or the requests.jsonl of a replay, to standard output as Mooncake JSONL
     ///
-    /// Rows of a replay become requests that arrive when they arrived there, later turns of a session as long after the
+    /// Times are in milliseconds from the earliest arrival. Rows of a replay become requests that arrive when they arrived there, later turns of a session as long after the
     /// end of the turn before them.
     Convert(TraceArguments),
     /// Write a seeded trace to standard output: the same options give the same bytes
@@ -119,33 +119,102 @@ pub(super) enum TraceCommand {
 /// A trace to be read.
 #[derive(Debug, Args)]
 pub(super) struct TraceArguments {
-    /// Mooncake JSONL or the requests.jsonl of a replay, plain or gzip
-    pub(super) file: PathBuf,
-    /// Tokens that one hash id stands for
-    #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..))]
-    pub(super) block_size: u32,
-    /// Unit of its time stamps
-    #[arg(long, value_enum, default_value_t = TimeUnit::Ms)]
-    pub(super) time_unit: TimeUnit,
+    /// The trace, plain or gzip; with `--from dynamo` also several that are parts of one
+    #[arg(required = true, value_name = "FILE")]
+    pub(super) files: Vec<PathBuf>,
+    /// Form that it is in
+    #[arg(long, value_enum, default_value_t = TraceForm::Mooncake)]
+    pub(super) from: TraceForm,
+    /// Tokens that one hash id stands for [default: 512]; with `--from llmservingsim`, tokens of the blocks that token ids
+    /// are put into [default: 16]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) block_size: Option<u32>,
+    /// Unit of its time stamps, where that can be in doubt [default: ms; s with `--from splitwise`, `burstgpt` and `vllm`]
+    #[arg(long, value_enum)]
+    pub(super) time_unit: Option<TimeUnit>,
+    /// Requests per second for a trace without time stamps (`--from lengths`, and `vllm` where they were not saved)
+    #[arg(long, value_name = "RATE")]
+    pub(super) request_rate: Option<f64>,
+    /// How the arrivals of `--request-rate` are spread
+    #[arg(long, value_enum, default_value_t = Spread::Fixed, requires = "request_rate")]
+    pub(super) arrival: Spread,
+    /// Seed of random arrivals
+    #[arg(long, value_name = "SEED", default_value_t = 42, requires = "request_rate")]
+    pub(super) arrival_seed: u64,
+    /// Take the rows of a session (`dynamo`, `burstgpt`, `aiperf`) as turns that wait for each other, with the think times
+    /// on record, instead of letting each arrive when it did
+    #[arg(long)]
+    pub(super) sessions: bool,
+    /// What becomes of rows that ask for no output [default: drop; `convert` keeps those of Mooncake traces]
+    #[arg(long, value_enum)]
+    pub(super) zero_output: Option<ZeroOutputRows>,
+    /// Refuse whatever would be dropped or repaired
+    #[arg(long)]
+    pub(super) strict: bool,
     /// Only the first rows
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) max_requests: Option<u32>,
 }
 
+/// Form of a trace. Nothing is read by guess-work: what does not fit is refused, with a hint at what it looks like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum TraceForm {
+    /// Mooncake JSONL, or the requests.jsonl of a replay
+    Mooncake,
+    /// Dynamo request traces (dynamo.request.trace.v1)
+    Dynamo,
+    /// Azure traces: CSV with a wall clock
+    Azure,
+    /// Splitwise traces, and as processed for Vidur: CSV, seconds
+    Splitwise,
+    /// BurstGPT: CSV, seconds
+    Burstgpt,
+    /// LLMServingSim workloads: JSONL, nanoseconds
+    Llmservingsim,
+    /// Lengths only, as taken from ShareGPT: CSV or JSONL; needs --request-rate
+    Lengths,
+    /// Results of `vllm bench serve --save-result --save-detailed`
+    Vllm,
+    /// `profile_export.jsonl` of AIPerf
+    Aiperf,
+}
+
 /// Unit of a trace's time stamps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum TimeUnit {
-    /// Milliseconds
-    Ms,
     /// Seconds
     S,
+    /// Milliseconds
+    Ms,
+    /// Microseconds
+    Us,
+    /// Nanoseconds
+    Ns,
 }
 
-impl From<TimeUnit> for TraceTimeUnit {
-    fn from(unit: TimeUnit) -> Self {
-        match unit {
-            TimeUnit::Ms => Self::Ms,
-            TimeUnit::S => Self::S,
+/// How arrivals are spread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Spread {
+    /// Equal gaps
+    Fixed,
+    /// Random gaps, as of many independent users
+    Poisson,
+}
+
+/// What becomes of rows that ask for no output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum ZeroOutputRows {
+    /// Left out and counted
+    Drop,
+    /// Kept: their prompts are computed and nothing is generated
+    PrefillOnly,
+}
+
+impl From<ZeroOutputRows> for ZeroOutput {
+    fn from(rows: ZeroOutputRows) -> Self {
+        match rows {
+            ZeroOutputRows::Drop => Self::Drop,
+            ZeroOutputRows::PrefillOnly => Self::PrefillOnly,
         }
     }
 }

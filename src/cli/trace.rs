@@ -1,64 +1,171 @@
 //! `spica trace`: look into traces, or make them.
 
-use std::io::{self, Write};
+use std::io::{self, BufRead, Write};
 use std::sync::Arc;
 
-use super::arguments::{Format, GenerateCommand, TraceArguments, TraceCommand};
+use super::arguments::{
+    Format as OutputForm, GenerateCommand, Spread, TimeUnit, TraceArguments, TraceCommand, TraceForm,
+};
 use super::console::Console;
 use super::failure::{Failure, Status};
-use super::input::load_workload;
-use crate::config::scenario::{WorkloadConfig, WorkloadSource, ZeroOutput};
+use super::input::open_trace;
+use crate::config::scenario::{Arrival, ArrivalProcess, TraceTimeUnit, ZeroOutput};
+use crate::workload::formats::{self, Format};
 use crate::workload::generate::{Conversation, Sine, ToolAgent};
 use crate::workload::stats::{LengthStats, ReuseBound, WorkloadStats};
-use crate::workload::{Workload, mooncake};
+use crate::workload::{Loaded, Pacing, Workload, mooncake};
 
 pub(super) fn run(command: TraceCommand, console: Console) -> Result<Status, Failure> {
     match command {
-        TraceCommand::Stats(arguments) => stats(arguments, console)?,
-        TraceCommand::Convert(arguments) => convert(arguments, console)?,
+        TraceCommand::Stats(arguments) => stats(&arguments, console)?,
+        TraceCommand::Convert(arguments) => convert(&arguments, console)?,
         TraceCommand::Generate(generator) => generate(&generator)?,
     }
     Ok(Status::Success)
 }
 
-/// Loads the requests of a trace.
+/// Loads the requests of a trace. `zero_output` is what becomes of rows without output unless the arguments say.
 fn load(
-    arguments: TraceArguments,
+    arguments: &TraceArguments,
     zero_output: ZeroOutput,
     console: Console,
 ) -> Result<Arc<Workload>, Failure> {
-    let config = WorkloadConfig {
-        source: WorkloadSource::Trace {
-            path: arguments.file,
-            block_size: arguments.block_size,
-            time_unit: arguments.time_unit.into(),
-            max_requests: arguments.max_requests,
-        },
-        concurrency: None,
-        arrival_speedup_ratio: 1.0,
-        zero_output,
-        strict: false,
+    let zero_output = arguments.zero_output.map_or(zero_output, Into::into);
+    let loaded = match format(arguments.from) {
+        Some(format) => load_foreign(format, arguments, zero_output, console)?,
+        None => load_mooncake(arguments, zero_output)?,
     };
-    load_workload(&config, arguments.block_size, console)
+    for warning in &loaded.warnings {
+        console.note(format!("warning: {warning}"));
+    }
+    Ok(Arc::new(loaded.workload))
 }
 
-fn convert(arguments: TraceArguments, console: Console) -> Result<(), Failure> {
-    let workload = load(arguments, ZeroOutput::PrefillOnly, console)?;
+fn load_mooncake(arguments: &TraceArguments, zero_output: ZeroOutput) -> Result<Loaded, Failure> {
+    let [path] = &arguments.files[..] else {
+        let files = arguments.files.len();
+        return Err(Failure::input(format!("{files} files: only a dynamo trace may be in several files")));
+    };
+    let mut problems = Vec::new();
+    if arguments.request_rate.is_some() {
+        problems.push("--request-rate: a Mooncake trace has time stamps of its own");
+    }
+    if arguments.sessions {
+        problems.push("--sessions: the sessions of a Mooncake trace are always kept");
+    }
+    let time_unit = match arguments.time_unit {
+        None | Some(TimeUnit::Ms) => TraceTimeUnit::Ms,
+        Some(TimeUnit::S) => TraceTimeUnit::S,
+        Some(TimeUnit::Us | TimeUnit::Ns) => {
+            problems.push("--time-unit: the time stamps of a Mooncake trace are in ms or in s");
+            TraceTimeUnit::Ms
+        }
+    };
+    if !problems.is_empty() {
+        return Err(Failure::input(problems.join("\n")));
+    }
+    let options = mooncake::Options {
+        origin: path.display().to_string(),
+        block_size: arguments.block_size.unwrap_or(mooncake::Options::default().block_size),
+        time_unit,
+        max_requests: arguments.max_requests,
+        zero_output,
+        strict: arguments.strict,
+        pacing: Pacing::default(),
+    };
+    mooncake::read(open_trace(path)?, &options).map_err(Failure::input)
+}
+
+fn load_foreign(
+    format: Format,
+    arguments: &TraceArguments,
+    zero_output: ZeroOutput,
+    console: Console,
+) -> Result<Loaded, Failure> {
+    let process = match arguments.arrival {
+        Spread::Fixed => ArrivalProcess::Fixed,
+        Spread::Poisson => ArrivalProcess::Poisson,
+    };
+    let arrival = Arrival { process, seed: arguments.arrival_seed };
+    let options = formats::Options {
+        time_unit: arguments.time_unit.map(|unit| match unit {
+            TimeUnit::S => formats::TimeUnit::S,
+            TimeUnit::Ms => formats::TimeUnit::Ms,
+            TimeUnit::Us => formats::TimeUnit::Us,
+            TimeUnit::Ns => formats::TimeUnit::Ns,
+        }),
+        rate: arguments.request_rate.map(|rate| (rate, arrival)),
+        sessions: arguments.sessions,
+        token_block_size: arguments.block_size,
+        max_requests: arguments.max_requests,
+        zero_output,
+        strict: arguments.strict,
+        pacing: Pacing::default(),
+    };
+    let mut files: Vec<_> =
+        arguments.files.iter().map(|path| open_trace(path)).collect::<Result<_, Failure>>()?;
+    let sources = arguments.files.iter().zip(&mut files).map(|(path, reader)| formats::Source {
+        origin: path.display().to_string(),
+        reader: reader as &mut dyn BufRead,
+    });
+    let loaded = formats::read(format, sources.collect(), &options).map_err(|errors| {
+        Failure::input(errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
+    })?;
+    let times = match options.rate {
+        Some((rate, _)) => format!("{rate} requests per second as asked for"),
+        None => format!("time stamps from {}, the earliest becomes 0", format.times()),
+    };
+    console.note(format!("read as {}: {times}", format.name()));
+    Ok(loaded)
+}
+
+/// The form, unless it is Mooncake's.
+fn format(form: TraceForm) -> Option<Format> {
+    match form {
+        TraceForm::Mooncake => None,
+        TraceForm::Dynamo => Some(Format::Dynamo),
+        TraceForm::Azure => Some(Format::Azure),
+        TraceForm::Splitwise => Some(Format::Splitwise),
+        TraceForm::Burstgpt => Some(Format::BurstGpt),
+        TraceForm::Llmservingsim => Some(Format::LlmServingSim),
+        TraceForm::Lengths => Some(Format::Lengths),
+        TraceForm::Vllm => Some(Format::Vllm),
+        TraceForm::Aiperf => Some(Format::Aiperf),
+    }
+}
+
+fn convert(arguments: &TraceArguments, console: Console) -> Result<(), Failure> {
+    let zero_output = match arguments.from {
+        // The rows of a replay and of a trace that is only rewritten stay what they are.
+        TraceForm::Mooncake => ZeroOutput::PrefillOnly,
+        _ => ZeroOutput::Drop,
+    };
+    let workload = load(arguments, zero_output, console)?;
     let mut inexpressible = None;
     let written = Console::stream(|out| {
         inexpressible = mooncake::write(&workload, out)?.err();
         Ok(())
     });
     written.map_err(|error| Failure::run(format!("cannot write to standard output: {error}")))?;
-    inexpressible.map_or(Ok(()), |reason| Err(Failure::input(reason)))
+    if let Some(reason) = inexpressible {
+        return Err(Failure::input(reason));
+    }
+    let block = workload.requests.iter().map(|request| request.prompt).find(|prompt| prompt.chunks > 0);
+    if let Some(prompt) = block
+        && prompt.tokens_per_chunk != mooncake::Options::default().block_size
+    {
+        let size = prompt.tokens_per_chunk;
+        console.note(format!("an id stands for {size} tokens: replay it with `trace_block_size: {size}`"));
+    }
+    Ok(())
 }
 
-fn stats(arguments: TraceArguments, console: Console) -> Result<(), Failure> {
+fn stats(arguments: &TraceArguments, console: Console) -> Result<(), Failure> {
     let workload = load(arguments, ZeroOutput::Drop, console)?;
     let stats = WorkloadStats::new(&workload);
     match console.format() {
-        Format::Text => Console::print(&stats_table(&stats)),
-        Format::Json => Console::print_json(&stats),
+        OutputForm::Text => Console::print(&stats_table(&stats)),
+        OutputForm::Json => Console::print_json(&stats),
     }
 }
 

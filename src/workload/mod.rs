@@ -5,6 +5,7 @@
 //! and routers compare.
 
 mod assembly;
+pub mod formats;
 pub mod generate;
 pub mod inline;
 mod input;
@@ -15,6 +16,7 @@ pub mod prefix;
 mod problem;
 mod random;
 pub mod stats;
+mod suspicion;
 pub mod synthetic;
 
 pub use assembly::Pacing;

@@ -11,7 +11,7 @@ use super::problem::{Place, Problems, WorkloadErrors};
 use super::random::Draws;
 use super::{InputTally, Loaded, Prompt, Request, RequestId, Workload};
 use crate::config::scenario::{Arrival, ArrivalProcess, Synthetic};
-use crate::simulation::{SimDuration, SimTime};
+use crate::simulation::{InvalidDuration, SimDuration, SimTime};
 
 /// Seed of the prefix groups; the seed of the arrivals does not touch them.
 const GROUP_SEED: u64 = 42;
@@ -131,28 +131,35 @@ fn arrivals(synthetic: &Synthetic, pacing: Pacing, problems: &mut Problems) -> V
     let Some(rate) = synthetic.request_rate.filter(|_| pacing.is_open() && problems.total() == 0) else {
         return vec![SimTime::ZERO; sessions];
     };
+    spread(sessions, rate, synthetic.arrival, pacing.divisor()).unwrap_or_else(|error| {
+        problems.add(Place::Whole, "request_rate", format!("{rate} requests per second: {error}"));
+        Vec::new()
+    })
+}
+
+/// So many arrivals at `rate` requests per second on average, the first at 0, all divided by `divisor`.
+pub(super) fn spread(
+    count: usize,
+    rate: f64,
+    Arrival { process, seed }: Arrival,
+    divisor: f64,
+) -> Result<Vec<SimTime>, InvalidDuration> {
     let mean_ms = 1000.0 / rate;
-    let Arrival { process, seed } = synthetic.arrival;
     let mut draws = Draws(ChaCha12Rng::seed_from_u64(seed));
     let mut drawn_ms = 0.0;
-    let mut arrival_ms = |session: usize| {
-        if session == 0 {
+    let mut arrival_ms = |index: usize| {
+        if index == 0 {
             return 0.0;
         }
         match process {
-            ArrivalProcess::Fixed => return session as f64 * mean_ms,
+            ArrivalProcess::Fixed => return index as f64 * mean_ms,
             ArrivalProcess::Burst => return 0.0,
             ArrivalProcess::Poisson => drawn_ms += draws.exponential(mean_ms),
             ArrivalProcess::Gamma { smoothness } => drawn_ms += draws.gamma(smoothness, mean_ms),
         }
         drawn_ms
     };
-    let times: Result<Vec<SimTime>, _> =
-        (0..sessions).map(|session| SimTime::from_ms(arrival_ms(session) / pacing.divisor())).collect();
-    times.unwrap_or_else(|error| {
-        problems.add(Place::Whole, "request_rate", format!("{rate} requests per second: {error}"));
-        Vec::new()
-    })
+    (0..count).map(|index| SimTime::from_ms(arrival_ms(index) / divisor)).collect()
 }
 
 /// Hands out the contents of prompts.

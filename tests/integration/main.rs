@@ -2,6 +2,7 @@
 mod bundled;
 mod cli;
 mod cli_command;
+mod cli_trace;
 mod config;
 mod config_bad_inputs;
 mod config_print;

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use spica::config::scenario::{TraceTimeUnit, ZeroOutput};
 use spica::simulation::SimTime;
+use spica::workload::formats::{self, Format, Source};
 use spica::workload::mooncake::{self, Options};
 use spica::workload::{Loaded, WorkloadErrors};
 
@@ -212,4 +213,27 @@ fn gzip_is_recognised_by_content_and_read_to_the_last_member() {
     let loaded = accepted("13-gzip-bytes-plain-name.jsonl", &Options::default());
     assert_eq!(totals(&loaded), (6, 18_060, 673));
     assert_eq!(kinds(&loaded), []);
+}
+
+#[test]
+fn columns_go_by_name_and_rows_of_zeros_are_dropped() {
+    let name = "14-extra-columns-and-zero-rows.csv";
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/bad-inputs").join(name);
+    let mut file = BufReader::new(File::open(path).unwrap());
+    let source = Source { origin: name.into(), reader: &mut file };
+    let loaded = formats::read(Format::BurstGpt, vec![source], &formats::Options::default()).unwrap();
+    assert_eq!(totals(&loaded), (4, 1502, 395));
+    let arrivals: Vec<f64> = loaded.workload.requests.iter().map(|request| request.arrival.as_ms()).collect();
+    assert_eq!(arrivals, [0.0, 5750.0, 10_500.0, 37_250.0]);
+    assert_eq!(reusable_blocks(&loaded), 0);
+    let input = &loaded.workload.input;
+    assert_eq!((input.read, input.used), (6, 4));
+    assert_eq!((input.dropped["zero input"], input.dropped["zero output"]), (1, 1));
+    assert_eq!(input.suspicious["total does not add up"], 1);
+    for place in ["first at line 4", "first at line 6", "first at line 7"] {
+        assert!(loaded.warnings.iter().any(|warning| warning.message.contains(place)), "{place}");
+    }
+
+    let parts = ["line 1", "looks like CSV", "spica trace convert --from burstgpt"];
+    refused(name, &Options::default(), &parts);
 }

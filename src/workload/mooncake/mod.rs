@@ -15,7 +15,7 @@
 //! Times are in the unit of the trace, except that names ending in `_ms` are milliseconds always.
 
 mod blocks;
-mod number;
+pub(super) mod number;
 mod row;
 mod syntax;
 #[cfg(test)]
@@ -31,22 +31,14 @@ pub use self::write::{Inexpressible, write};
 use super::assembly::{Assembly, Chunks, Draft, Ending, InputKind, Pacing, TimeFields};
 use super::input::{Line, Lines, unpacked};
 use super::interner::Interner;
-use super::problem::{
-    Ledger, NO_HASH_IDS, Place, Problems, Warning, WorkloadErrors, ZERO_INPUT, ZERO_OUTPUT,
-};
-use super::{Loaded, Prompt, Workload};
+use super::problem::{Ledger, NO_HASH_IDS, Place, Problems, WorkloadErrors, ZERO_INPUT, ZERO_OUTPUT};
+use super::{Loaded, Prompt, formats, suspicion};
 use crate::config::scenario::{TraceTimeUnit, ZeroOutput};
 
 /// Longest line in bytes; a row of a million ids is shorter.
 const LINE_LIMIT: usize = 16 << 20;
 /// Rows listed whose ids do not fit the block size: one setting is behind all of them.
 const MISFITS_LISTED: u64 = 5;
-/// Fewer requests than this say nothing about the unit of their time stamps.
-const TELLING_REQUESTS: usize = 5;
-/// Fewer requests than this say nothing about gaps between them.
-const TELLING_GAPS: usize = 10;
-/// Requests per second above which time stamps are likelier to be seconds than milliseconds.
-const IMPLAUSIBLE_RATE: f64 = 1000.0;
 
 /// How to read a trace.
 #[derive(Clone, Debug, PartialEq)]
@@ -140,6 +132,9 @@ impl<'o> Reader<'o> {
                 && let Some(message) = line.text.and_then(syntax::other_format)
             {
                 self.problems.add(Place::Line(line.number), "", message);
+                if let Some(format) = line.text.and_then(formats::guess) {
+                    self.problems.hint(syntax::conversion(format));
+                }
                 break;
             }
             self.ledger.read += 1;
@@ -348,53 +343,10 @@ impl<'o> Reader<'o> {
             problems: self.problems,
         };
         let mut loaded = self.assembly.finish(InputKind::Trace, chunks, ending)?;
-        let suspicions = suspicions(&loaded.workload, self.options);
-        let counts = suspicions.iter().map(|warning| (warning.kind.clone(), warning.count));
-        loaded.workload.input.suspicious = counts.collect();
-        loaded.warnings.extend(suspicions);
+        let unit = (self.options.time_unit == TraceTimeUnit::Ms).then_some(
+            "if the time stamps are seconds, set `workload.trace_time_unit: s`, or --time-unit s of `spica trace`",
+        );
+        suspicion::note(&mut loaded, self.options.pacing, unit);
         Ok(loaded)
     }
-}
-
-/// What looks odd about the arrivals of an open loop.
-fn suspicions(workload: &Workload, options: &Options) -> Vec<Warning> {
-    if options.pacing.concurrency.is_some() {
-        return Vec::new();
-    }
-    let arrivals_ms: Vec<f64> = workload
-        .session_starts
-        .iter()
-        .map(|start| workload.requests[start.0 as usize].arrival.as_ms() * options.pacing.speedup)
-        .collect();
-    let span_ms = arrivals_ms.last().copied().unwrap_or(0.0);
-    let mut warnings = Vec::new();
-    let rate = workload.requests.len() as f64 / span_ms * 1e3;
-    if options.time_unit == TraceTimeUnit::Ms
-        && span_ms > 0.0
-        && arrivals_ms.len() >= TELLING_REQUESTS
-        && rate > IMPLAUSIBLE_RATE
-    {
-        warnings.push(Warning {
-            kind: "tiny span".into(),
-            count: workload.requests.len() as u64,
-            message: format!(
-                "{} requests arrive within {span_ms} ms, {rate:.0} requests per second; if the time stamps are seconds, set `workload.trace_time_unit: s`",
-                workload.requests.len()
-            ),
-        });
-    }
-    let gaps = arrivals_ms.windows(2).map(|pair| (pair[1] - pair[0], pair[1]));
-    if arrivals_ms.len() >= TELLING_GAPS
-        && let Some((gap_ms, until_ms)) = gaps.max_by(|a, b| a.0.total_cmp(&b.0))
-        && gap_ms > span_ms / 2.0
-    {
-        warnings.push(Warning {
-            kind: "long gap".into(),
-            count: 1,
-            message: format!(
-                "nothing arrives for {gap_ms} ms before {until_ms} ms, most of the span of {span_ms} ms: is a time stamp wrong?"
-            ),
-        });
-    }
-    warnings
 }

@@ -12,7 +12,7 @@ const EXACT: u64 = 1 << 53;
 
 /// A JSON value, of which only numbers and text are kept.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Scalar<'de> {
+pub(in crate::workload) enum Scalar<'de> {
     Unsigned(u64),
     Negative(i64),
     Float(f64),
@@ -25,7 +25,7 @@ pub(super) enum Scalar<'de> {
 
 impl Scalar<'_> {
     /// A number of tokens.
-    pub(super) fn length(&self) -> Result<u32, String> {
+    pub(in crate::workload) fn length(&self) -> Result<u32, String> {
         let tokens = self.whole("tokens")?;
         if tokens > LONGEST {
             return Err(format!("{tokens} tokens is more than {LONGEST}, the longest that is accepted"));
@@ -35,7 +35,7 @@ impl Scalar<'_> {
 
     /// An id of 64 bits, exactly.
     #[inline]
-    pub(super) fn id(&self) -> Result<u64, String> {
+    pub(in crate::workload) fn id(&self) -> Result<u64, String> {
         match self {
             Self::Unsigned(id) => Ok(*id),
             Self::Text(text) => Err(format!(
@@ -47,7 +47,7 @@ impl Scalar<'_> {
     }
 
     /// A time in some unit: finite and not negative.
-    pub(super) fn time(&self) -> Result<f64, String> {
+    pub(in crate::workload) fn time(&self) -> Result<f64, String> {
         match self {
             Self::Unsigned(value) if *value > EXACT => Err(format!(
                 "{value} is beyond 2^53, where whole numbers are no longer kept exactly; is it in nanoseconds?"
@@ -60,7 +60,7 @@ impl Scalar<'_> {
     }
 
     /// A whole number from `least` to `most`.
-    pub(super) fn integer(&self, least: i64, most: i64) -> Result<i64, String> {
+    pub(in crate::workload) fn integer(&self, least: i64, most: i64) -> Result<i64, String> {
         let value = match self {
             Self::Negative(value) => *value,
             other => i64::try_from(other.whole("a value")?).unwrap_or(i64::MAX),
@@ -72,7 +72,7 @@ impl Scalar<'_> {
     }
 
     /// A whole number that is not negative; one written like 512.0 will do.
-    fn whole(&self, what: &str) -> Result<u64, String> {
+    pub(in crate::workload) fn whole(&self, what: &str) -> Result<u64, String> {
         match self {
             Self::Unsigned(value) => Ok(*value),
             Self::Negative(value) => Err(format!("{value} is negative; {what} cannot be")),
@@ -83,6 +83,20 @@ impl Scalar<'_> {
             }
             Self::Float(value) => Ok(*value as u64),
             other => Err(other.not_a_number()),
+        }
+    }
+
+    /// The same value, independent of the text that it was read from.
+    pub(in crate::workload) fn into_owned(self) -> Scalar<'static> {
+        match self {
+            Self::Unsigned(value) => Scalar::Unsigned(value),
+            Self::Negative(value) => Scalar::Negative(value),
+            Self::Float(value) => Scalar::Float(value),
+            Self::Text(text) => Scalar::Text(Cow::Owned(text.into_owned())),
+            Self::Null => Scalar::Null,
+            Self::Bool(value) => Scalar::Bool(value),
+            Self::Array => Scalar::Array,
+            Self::Object => Scalar::Object,
         }
     }
 
@@ -113,7 +127,7 @@ impl fmt::Display for Scalar<'_> {
 }
 
 /// The start of a long text.
-pub(super) fn shortened(text: &str) -> Cow<'_, str> {
+pub(in crate::workload) fn shortened(text: &str) -> Cow<'_, str> {
     const SHOWN: usize = 40;
     match text.char_indices().nth(SHOWN) {
         Some((end, _)) => Cow::Owned(format!("{}...", &text[..end])),

@@ -5,20 +5,12 @@ use serde::de::IgnoredAny;
 
 use super::number::shortened;
 use super::row::nearest_name;
+use crate::workload::formats::{self, Format};
 
-/// Field names of other formats that hold what `input_length` and `output_length` hold here.
-const DIALECTS: [(&str, &str); 13] = [
-    ("input_toks", "LLMServingSim"),
-    ("output_toks", "LLMServingSim"),
-    ("ContextTokens", "the Azure traces"),
-    ("GeneratedTokens", "the Azure traces"),
-    ("num_prefill_tokens", "Vidur"),
-    ("num_decode_tokens", "Vidur"),
-    ("Request tokens", "BurstGPT"),
-    ("Response tokens", "BurstGPT"),
+/// Field names of forms that cannot be converted here.
+const DIALECTS: [(&str, &str); 4] = [
     ("in", "Weka-style traces"),
     ("out", "Weka-style traces"),
-    ("event", "Dynamo request traces"),
     ("num_turns", "Applied Compute agentic traces"),
     ("play_id", "agentic Mooncake traces"),
 ];
@@ -67,6 +59,12 @@ pub(super) fn other_format(line: &[u8]) -> Option<&'static str> {
     }
 }
 
+/// Advice for a trace that is in another form.
+pub(super) fn conversion(format: Format) -> String {
+    let name = format.name();
+    format!("this looks like {name}: `spica trace convert --from {name}` makes a Mooncake trace of it")
+}
+
 /// The names in a row, and whose they are if they are known from elsewhere.
 pub(super) fn fields_found(line: &[u8]) -> String {
     let row: IndexMap<String, IgnoredAny> = serde_json::from_slice(line).unwrap_or_default();
@@ -84,6 +82,9 @@ pub(super) fn likely_meaning(line: &[u8], missing: &str) -> Option<String> {
         row.keys().find(|name| name.as_str() != missing && nearest_name(name) == Some(missing))
     {
         return Some(format!("{} looks like a misspelt {missing}", shortened(name)));
+    }
+    if let Some(format) = formats::guess(line) {
+        return Some(conversion(format));
     }
     let (name, format) = DIALECTS.iter().find(|(name, _)| row.contains_key(*name))?;
     Some(format!("{name} is a name used by {format}: convert the file to Mooncake JSONL first"))

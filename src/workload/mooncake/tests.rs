@@ -165,7 +165,10 @@ fn other_formats_are_recognised() {
         ("TIMESTAMP,ContextTokens,GeneratedTokens\n1,2,3\n", "line 1: this looks like CSV"),
         ("PK\u{3}\u{4}\n", "expected value"),
         ("\u{0}\u{1}\n", "line 1: this is not text"),
-        (r#"{"input_toks": 1, "output_toks": 2}"#, "hint: input_toks is a name used by LLMServingSim"),
+        (
+            r#"{"input_toks": 1, "output_toks": 2}"#,
+            "hint: this looks like llmservingsim: `spica trace convert --from llmservingsim`",
+        ),
         (
             r#"{"timestamp": 0, "output_lenght": 2, "hash_ids": [1]}"#,
             "output_lenght looks like a misspelt output_length",

@@ -1,0 +1,55 @@
+//! `spica trace` on traces of other tools.
+
+use super::cli_command::Workplace;
+
+const BURSTGPT: &str = "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n\
+    3.5,m,512,140,652,x\n9.25,m,80,12,92,x\n";
+
+#[test]
+fn a_converted_trace_replays() {
+    let place = Workplace::with("burst.csv", BURSTGPT);
+    let converted = place.run(&["trace", "convert", "--from", "burstgpt", "burst.csv"]).ending(0);
+    assert!(
+        converted.stderr.contains("read as burstgpt: time stamps from Timestamp in seconds"),
+        "{converted:?}"
+    );
+    assert_eq!(
+        converted.stdout,
+        "{\"timestamp\":0.0,\"input_length\":512,\"output_length\":140}\n\
+         {\"timestamp\":5750.0,\"input_length\":80,\"output_length\":12}\n"
+    );
+    place.write("trace.jsonl", &converted.stdout);
+    place.write(
+        "scenario.yaml",
+        "deployment: {mode: agg, agg: {workers: 1}}\nworkload: {trace_path: trace.jsonl}\n",
+    );
+    let report = place.run(&["replay", "scenario.yaml", "--format=json"]).ending(0).json();
+    assert_eq!(report["summary"]["total_input_tokens"], 592);
+    let stats =
+        place.run(&["trace", "stats", "--from=burstgpt", "burst.csv", "--format=json"]).ending(0).json();
+    assert_eq!(stats["span_s"], 5.75);
+    assert_eq!(stats["input"]["used"], 2);
+}
+
+#[test]
+fn what_cannot_be_read_is_refused_with_a_hint() {
+    let place = Workplace::with("burst.csv", BURSTGPT);
+    place.run(&["trace", "stats", "burst.csv"]).refusing(&["burst.csv", "--from burstgpt"]);
+    place.run(&["trace", "stats", "--from=azure", "burst.csv"]).refusing(&["line 1", "--from burstgpt"]);
+    place.run(&["trace", "stats", "--from=lengths", "burst.csv"]).refusing(&["request rate: missing"]);
+    place
+        .run(&["trace", "stats", "--from=dynamo", "absent.jsonl"])
+        .refusing(&["absent.jsonl", "cannot be read"]);
+    place.run(&["trace", "stats", "burst.csv", "burst.csv"]).refusing(&["2 files"]);
+    place
+        .run(&["trace", "stats", "burst.csv", "--sessions", "--request-rate=2", "--time-unit=ns"])
+        .refusing(&["--sessions", "--request-rate", "--time-unit"]);
+    place.run(&["trace", "stats", "--from=azure", "--time-unit=s", "burst.csv"]).refusing(&["time unit"]);
+    place.write("empty.csv", "");
+    place.run(&["trace", "convert", "--from=azure", "empty.csv"]).refusing(&["empty.csv", "no requests"]);
+    place.write("strict.csv", &BURSTGPT.replace(",80,12,92", ",80,0,80"));
+    let strict = ["trace", "convert", "--from=burstgpt", "--strict", "strict.csv"];
+    place.run(&strict).refusing(&["strict.csv: line 3", "zero output"]);
+    let kept = ["trace", "convert", "--from=burstgpt", "--zero-output=prefill-only", "strict.csv"];
+    assert_eq!(place.run(&kept).ending(0).stdout.lines().count(), 2);
+}
