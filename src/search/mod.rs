@@ -36,7 +36,7 @@ pub use pool::Skipped;
 pub use ranking::{Candidate, rank};
 pub use refusal::Refusal;
 pub use result::{Rejected, SearchResult, StudySummary};
-pub use sampler::{Grid, Observation, Random, Sampler};
+pub use sampler::{GpUcbPe, Grid, Halton, Observation, Random, Sampler, Tpe};
 pub use space::{Condition, Dimension, Point, Space};
 pub use study::{Options, SearchError, StudyEnd, StudyEvent, TRIAL_THREAD_NAME, Watcher, panic_message, run};
 pub use trial::{Evaluation, Outcome, Tally, TrialRecord, reasons};

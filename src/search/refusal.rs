@@ -156,7 +156,7 @@ mod tests {
         let LoadShape::Concurrency { requests, .. } = config.workload.load else { unreachable!() };
         config.workload.load = LoadShape::KvLoad { kv_load_ratio: KvLoadRatio::Range([0.0, 0.5]), requests };
         config.goal.target = OptimizationTarget::Pareto;
-        config.sweep.sampler = PolicyConfig::named("gp_ucb_pe");
+        config.sweep.sampler = PolicyConfig::named("oracle");
         config.sweep.max_eval_passes = Some(1000);
         config.sweep.fidelity = Some(Fidelity { rounds: 1, request_fraction: 0.5 });
         assert_eq!(
@@ -197,15 +197,14 @@ mod tests {
     }
 
     #[test]
-    fn samplers_are_known_planned_or_unknown_and_take_no_fields() {
+    fn samplers_are_known_or_unknown_and_take_no_fields() {
         let refusal = |name: &str, field: Option<&str>| {
             let mut sampler = PolicyConfig::named(name);
             sampler.fields.extend(field.map(|field| (field.to_owned(), 1.into())));
             sampler::refusal(&sampler)
         };
         assert_eq!(refusal("random", None), None);
-        assert_eq!(refusal("grid", None), None);
-        assert!(refusal("tpe", None).unwrap().contains("not built yet"));
+        assert_eq!(refusal("gp_ucb_pe", None), None);
         assert!(refusal("annealing", None).unwrap().contains("is not a sampler"));
         assert!(refusal("random", Some("jitter")).unwrap().contains("`jitter`"));
     }

@@ -61,6 +61,11 @@ impl Space {
         Self { layouts, dimensions }
     }
 
+    /// Number of parallel layouts.
+    pub fn layouts(&self) -> u32 {
+        self.layouts
+    }
+
     /// The knobs, in order.
     pub fn dimensions(&self) -> &[Dimension] {
         &self.dimensions

@@ -1,13 +1,23 @@
 //! Samplers: who suggests the points to try. One file each.
 
+mod dealer;
+mod encoding;
+mod gp_ucb_pe;
 mod grid;
+mod halton;
+pub(super) mod merit;
 mod random;
+mod tpe;
 
 use std::sync::Arc;
 
+pub use gp_ucb_pe::GpUcbPe;
 pub use grid::Grid;
+pub use halton::Halton;
 pub use random::Random;
+pub use tpe::Tpe;
 
+use super::branch::Branch;
 use super::space::{Point, Space};
 use crate::config::scenario::{DeploymentMode, PolicyConfig};
 
@@ -32,34 +42,31 @@ pub enum Observation<'a> {
     Infeasible(&'a str),
 }
 
-/// The samplers that exist.
-const BUILT: [&str; 2] = ["random", "grid"];
-/// The samplers that are named but do not exist yet.
-const PLANNED: [&str; 3] = ["gp_ucb_pe", "halton", "tpe"];
+/// The samplers that exist; the first is the one that a search uses unless told otherwise.
+const NAMES: [&str; 5] = ["gp_ucb_pe", "tpe", "halton", "random", "grid"];
 
 /// Why a sampler cannot be had, if so.
 pub(super) fn refusal(config: &PolicyConfig) -> Option<String> {
     let name = config.policy.as_str();
-    let built = BUILT.join("`, `");
-    if PLANNED.contains(&name) {
-        return Some(format!("`{name}` is not built yet; the samplers that exist are `{built}`"));
-    }
-    if !BUILT.contains(&name) {
-        return Some(format!("`{name}` is not a sampler; the samplers that exist are `{built}`"));
+    if !NAMES.contains(&name) {
+        return Some(format!("`{name}` is not a sampler; the samplers are `{}`", NAMES.join("`, `")));
     }
     let field = config.fields.keys().next()?;
     Some(format!("`{name}` has no field `{field}`; it takes none"))
 }
 
-/// The sampler of one branch.
-///
-/// # Panics
-/// If the configuration has a [`refusal`].
-pub(super) fn create(config: &PolicyConfig, space: &Arc<Space>, seed: u64) -> Box<dyn Sampler> {
-    match config.policy.as_str() {
-        "random" => Box::new(Random::new(Arc::clone(space), seed)),
-        "grid" => create_grid(space),
-        other => panic!("sampler `{other}` was not refused"),
+impl Branch {
+    /// A sampler of this branch's points by its name in `sweep.sampler`; `None` if there is none of that name.
+    pub fn sampler(&self, name: &str, seed: u64) -> Option<Box<dyn Sampler>> {
+        let space = Arc::clone(&self.space);
+        Some(match name {
+            "gp_ucb_pe" => Box::new(GpUcbPe::new(space, &self.placements, seed)),
+            "tpe" => Box::new(Tpe::new(space, &self.placements, seed)),
+            "halton" => Box::new(Halton::new(space, seed)),
+            "random" => Box::new(Random::new(space, seed)),
+            "grid" => create_grid(&space),
+            _ => return None,
+        })
     }
 }
 

@@ -27,7 +27,7 @@ impl Random {
     }
 
     /// One step of a Fisher-Yates shuffle: swaps a random place with the first that was not dealt, and deals it.
-    fn deal(&mut self) -> Option<Point> {
+    pub(super) fn deal(&mut self) -> Option<Point> {
         let size = self.space.size();
         if self.dealt == size {
             return None;

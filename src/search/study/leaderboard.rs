@@ -68,7 +68,8 @@ impl Leaderboard {
             Schedule::Exhaustive { .. } => sampler::create_grid(&branch.space),
             Schedule::Rounds { .. } => {
                 let seed = sampler::branch_seed(sweep.random_seed, branch.mode);
-                sampler::create(&sweep.sampler, &branch.space, seed)
+                let sampler = branch.sampler(&sweep.sampler.policy, seed);
+                sampler.expect("unknown samplers have been refused")
             }
         };
         let listeners = [Some(context.address().recipient()), self.progress.clone()];

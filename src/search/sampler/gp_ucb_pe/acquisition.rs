@@ -1,0 +1,134 @@
+//! How much each point is worth trying.
+
+use rand::RngExt;
+use rand_chacha::ChaCha8Rng;
+
+use super::process::Beliefs;
+
+/// Standard deviations above the expected label that a promising point may hope for.
+const HOPE: f64 = 1.8;
+/// Standard deviations within which a point has to reach the best for exploring it to be worthwhile.
+const REACH: f64 = 0.5;
+/// What falling short of that costs, in standard deviations.
+const SHORTFALL: f64 = 10.0;
+/// Directions in which a frontier is looked at.
+const DIRECTIONS: usize = 200;
+/// How far below the worst label the reference of a frontier lies.
+const MARGIN: f64 = 0.01;
+
+/// The expected label of a point and the hope on top, one per objective.
+pub(super) fn upper_bounds(beliefs: &[Beliefs], point: usize) -> Vec<f64> {
+    let bound = |one: &Beliefs| one.means[point] + HOPE * libm::sqrt(one.pending_variances[point]);
+    beliefs.iter().map(bound).collect()
+}
+
+/// What it is worth to learn about a point: its uncertainty, less a penalty if it is unlikely to reach `thresholds`; the mean
+/// over the objectives.
+pub(super) fn exploration(beliefs: &[Beliefs], thresholds: &[f64], point: usize) -> f64 {
+    let worth = |(one, threshold): (&Beliefs, &f64)| {
+        let reach = one.means[point] + REACH * libm::sqrt(one.variances[point]);
+        libm::sqrt(one.pending_variances[point]) + SHORTFALL * (reach - threshold).min(0.0)
+    };
+    beliefs.iter().zip(thresholds).map(worth).sum::<f64>() / beliefs.len() as f64
+}
+
+/// Makes one number of several labels: more is better.
+pub(super) enum Scalarisation {
+    /// The label of the only objective.
+    Single,
+    /// The hypervolume that a point would add, estimated along random directions: along each, how far the point reaches from
+    /// the reference in the objective in which it reaches least, but never less than the best observation does.
+    Frontier { reference: Vec<f64>, directions: Vec<Vec<f64>>, reached: Vec<f64> },
+}
+
+impl Scalarisation {
+    /// For the labels of all feasible observations, at least one.
+    pub(super) fn new(labels: &[Vec<f64>], stream: &mut ChaCha8Rng) -> Self {
+        let objectives = labels.first().map_or(1, Vec::len);
+        if objectives == 1 {
+            return Self::Single;
+        }
+        let worst =
+            |objective: usize| labels.iter().map(|label| label[objective]).fold(f64::INFINITY, f64::min);
+        let reference: Vec<f64> = (0..objectives).map(|objective| worst(objective) - MARGIN).collect();
+        let directions: Vec<Vec<f64>> = (0..DIRECTIONS).map(|_| direction(objectives, stream)).collect();
+        let reached = directions.iter().map(|direction| {
+            labels.iter().map(|label| reach(label, &reference, direction)).fold(0.0, f64::max)
+        });
+        let reached = reached.collect();
+        Self::Frontier { reference, directions, reached }
+    }
+
+    /// The worth of labels.
+    pub(super) fn worth(&self, labels: &[f64]) -> f64 {
+        match self {
+            Self::Single => labels[0],
+            Self::Frontier { reference, directions, reached } => {
+                let volume = |(direction, reached): (&Vec<f64>, &f64)| {
+                    libm::pow(reach(labels, reference, direction).max(*reached), labels.len() as f64)
+                };
+                directions.iter().zip(reached).map(volume).sum::<f64>() / directions.len() as f64
+            }
+        }
+    }
+}
+
+/// How far labels reach from the reference in a direction.
+fn reach(labels: &[f64], reference: &[f64], direction: &[f64]) -> f64 {
+    let shares = labels.iter().zip(reference).zip(direction);
+    shares.map(|((label, reference), part)| (label - reference) / part).fold(f64::INFINITY, f64::min)
+}
+
+/// A direction into the positive quadrant, all equally likely.
+fn direction(objectives: usize, stream: &mut ChaCha8Rng) -> Vec<f64> {
+    loop {
+        let parts: Vec<f64> = (0..objectives).map(|_| stream.random_range(0.0..1.0)).collect();
+        let length = libm::sqrt(parts.iter().map(|part| part * part).sum());
+        if length <= 1.0 && parts.iter().all(|part| *part > 1e-6) {
+            return parts.into_iter().map(|part| part / length).collect();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::SeedableRng;
+
+    use super::*;
+
+    fn beliefs(means: &[f64], variances: &[f64], pending: &[f64]) -> Beliefs {
+        Beliefs::made_up(means, variances, pending)
+    }
+
+    #[test]
+    fn hope_counts_what_is_pending_and_reach_does_not() {
+        let one = beliefs(&[0.2, 0.4], &[0.09, 0.04], &[0.01, 0.0]);
+        assert_eq!(upper_bounds(std::slice::from_ref(&one), 0), [0.2 + 1.8 * 0.1]);
+        let worth = |threshold, point| exploration(std::slice::from_ref(&one), &[threshold], point);
+        assert!((worth(0.3, 0) - 0.1).abs() < 1e-15, "within reach");
+        assert!((worth(0.45, 0) - (0.1 - 10.0 * 0.1)).abs() < 1e-12, "out of reach by 0.1");
+        assert_eq!(worth(0.45, 1), 0.0);
+        let two = [beliefs(&[0.2], &[0.09], &[0.01]), beliefs(&[0.4], &[0.04], &[0.04])];
+        assert!((exploration(&two, &[0.45, 0.0], 0) - f64::midpoint(-0.9, 0.2)).abs() < 1e-12);
+    }
+
+    /// The mean over all directions of reach² is the area by a quarter of π, so that the estimate can be checked.
+    #[test]
+    fn a_frontier_grows_by_the_area_that_a_point_adds() {
+        let mut stream = ChaCha8Rng::seed_from_u64(1);
+        let labels = [vec![1.0, 3.0], vec![3.0, 1.0], vec![0.01, 0.01]];
+        let scalarisation = Scalarisation::new(&labels, &mut stream);
+        let area = |labels: [f64; 2]| scalarisation.worth(&labels) * std::f64::consts::FRAC_PI_4;
+        let before = area([0.0, 0.0]);
+        assert!((before - 5.0).abs() < 0.4, "{before}");
+        let added = area([2.0, 2.0]) - before;
+        assert!((added - 1.0).abs() < 0.2, "{added}");
+        assert_eq!(area([-1.0, -1.0]), before);
+    }
+
+    #[test]
+    fn a_single_objective_is_its_own_worth() {
+        let mut stream = ChaCha8Rng::seed_from_u64(1);
+        assert_eq!(Scalarisation::new(&[vec![0.5]], &mut stream).worth(&[0.7]), 0.7);
+    }
+}

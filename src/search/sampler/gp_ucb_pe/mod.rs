@@ -1,0 +1,274 @@
+//! Points that a model of the whole space expects to be good, or knows too little about.
+//!
+//! Batched Bayesian optimisation by upper confidence bounds and pure exploration. Every objective has a Gaussian process
+//! over the knobs ([`process`]), fitted anew for every batch to labels that are robust against outliers ([`warping`]). The
+//! first point of a batch is, most of the time, the one with the highest upper confidence bound; the others are mostly those
+//! about which least is known among all that may still be the best ([`acquisition`]); whatever was chosen earlier in the batch
+//! counts as known. Several objectives are brought together by random hypervolume scalarisation.
+//!
+//! The inner search is over points of the space itself, so nothing has to be rounded and nothing comes twice: all points of
+//! a small space, and of a large one a random part and what lies around the best.
+
+mod acquisition;
+mod kernel;
+mod minimise;
+mod pool;
+mod process;
+mod warping;
+
+use std::sync::Arc;
+
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use self::acquisition::{Scalarisation, exploration, upper_bounds};
+use self::pool::Pool;
+use self::process::{Beliefs, Evidence, Process};
+use super::encoding::{Encoding, Features};
+use super::halton::Halton;
+use super::merit::best_first;
+use super::{Observation, Sampler};
+use crate::search::pool::Placement;
+use crate::search::space::{Point, Space};
+
+/// Points that are spread evenly before anything is modelled.
+const FIRST_POINTS: usize = 8;
+/// Growth of the number of observations after which a fit does not begin where the last one ended.
+const AFRESH: f64 = 1.5;
+/// How often the first point of a batch explores instead.
+const EXPLORE_FIRST: f64 = 0.1;
+/// How often a later point of a batch follows its upper confidence bound instead.
+const EXPLOIT_LATER: f64 = 0.25;
+
+/// The Gaussian-process bandit.
+pub struct GpUcbPe {
+    space: Arc<Space>,
+    encoding: Encoding,
+    first: Halton,
+    stream: ChaCha8Rng,
+    points: Vec<Point>,
+    features: Vec<Features>,
+    /// What was measured at each point; `None` is infeasible.
+    figures: Vec<Option<Vec<f64>>>,
+    /// Where the last fit of each objective ended.
+    ends: Vec<Vec<f64>>,
+    /// Observations at the last fit that began in the middle.
+    fitted_afresh: usize,
+}
+
+/// What was chosen from a pool.
+enum Choice {
+    HighestBound,
+    LeastKnown,
+}
+
+impl GpUcbPe {
+    /// A sampler of the points of one branch.
+    pub(in crate::search) fn new(space: Arc<Space>, placements: &[Placement], seed: u64) -> Self {
+        Self {
+            encoding: Encoding::new(&space, placements),
+            first: Halton::new(Arc::clone(&space), seed),
+            stream: ChaCha8Rng::seed_from_u64(seed),
+            points: Vec::new(),
+            features: Vec::new(),
+            figures: Vec::new(),
+            ends: Vec::new(),
+            fitted_afresh: 0,
+            space,
+        }
+    }
+
+    /// The first points: the centre of the space, then an even spread.
+    fn spread(&mut self, count: usize) -> Vec<Point> {
+        let centre = self.points.is_empty().then(|| self.encoding.centre());
+        let centre = centre.filter(|centre| count > 0 && self.first.dealer().take(centre));
+        let others = count - usize::from(centre.is_some());
+        let others: Vec<Point> = (0..others).map_while(|_| self.first.walk()).collect();
+        centre.into_iter().chain(others).collect()
+    }
+
+    /// The labels of each feasible observation, and a process for each objective.
+    fn model(&mut self) -> Option<(Vec<Vec<f64>>, Vec<Process>)> {
+        let objectives = self.figures.iter().flatten().next()?.len();
+        let mut labels = vec![Vec::with_capacity(objectives); self.figures.len()];
+        let (mut processes, mut ends) = (Vec::with_capacity(objectives), Vec::with_capacity(objectives));
+        if self.figures.len() as f64 > AFRESH * self.fitted_afresh as f64 {
+            self.fitted_afresh = self.figures.len();
+            self.ends.clear();
+        }
+        for objective in 0..objectives {
+            let figures: Vec<Option<f64>> =
+                self.figures.iter().map(|figures| figures.as_ref().map(|all| all[objective])).collect();
+            let warped = warping::labels(&figures);
+            for (labels, label) in labels.iter_mut().zip(&warped) {
+                labels.push(*label);
+            }
+            let evidence = Evidence::new(self.encoding.axes(), &self.features, warped);
+            let (process, end) = evidence.fit(self.ends.get(objective).map(Vec::as_slice))?;
+            processes.push(process);
+            ends.push(end);
+        }
+        self.ends = ends;
+        let feasible = labels.into_iter().zip(&self.figures).filter(|(_, figures)| figures.is_some());
+        Some((feasible.map(|(labels, _)| labels).collect(), processes))
+    }
+
+    fn choose_batch(&mut self, count: usize) -> Option<Vec<Point>> {
+        let (labels, processes) = self.model()?;
+        let scalarisation = Scalarisation::new(&labels, &mut self.stream);
+        let thresholds = self.thresholds(&processes, &scalarisation);
+        let mut pool = self.pool(&processes, &scalarisation);
+        let mut batch = Vec::with_capacity(count);
+        while batch.len() < count {
+            let switches =
+                self.stream.random_bool(if batch.is_empty() { EXPLORE_FIRST } else { EXPLOIT_LATER });
+            let choice = if batch.is_empty() == switches { Choice::LeastKnown } else { Choice::HighestBound };
+            let chosen = pool.best(|beliefs, point| match choice {
+                Choice::HighestBound => scalarisation.worth(&upper_bounds(beliefs, point)),
+                Choice::LeastKnown => exploration(beliefs, &thresholds, point),
+            });
+            let Some(chosen) = chosen else { break };
+            let point = pool.choose(chosen, &processes);
+            self.first.dealer().take(&point);
+            batch.push(point);
+        }
+        Some(batch)
+    }
+
+    /// The expected labels of the observation with the highest upper confidence bound.
+    fn thresholds(&self, processes: &[Process], scalarisation: &Scalarisation) -> Vec<f64> {
+        let beliefs: Vec<Beliefs> = processes.iter().map(|process| process.beliefs(&self.features)).collect();
+        let worth = |place: &usize| scalarisation.worth(&upper_bounds(&beliefs, *place));
+        let best =
+            (0..self.points.len()).reduce(|best, next| if worth(&next) > worth(&best) { next } else { best });
+        beliefs.iter().map(|one| best.map_or(0.0, |best| one.means[best])).collect()
+    }
+
+    /// The points among which a batch is chosen.
+    fn pool(&mut self, processes: &[Process], scalarisation: &Scalarisation) -> Pool {
+        let dealer = self.first.dealer();
+        if self.space.size() <= pool::ALL {
+            let all = (0..self.space.size()).map(|index| self.space.point(index));
+            let free = all.filter(|point| !dealer.is_taken(point)).collect();
+            return Pool::new(&self.encoding, processes, free);
+        }
+        let mut points = pool::random_points(&self.space, dealer, &mut self.stream);
+        let feasible: Vec<(&Point, &[f64])> = self
+            .points
+            .iter()
+            .zip(&self.figures)
+            .filter_map(|(point, figures)| Some((point, figures.as_deref()?)))
+            .collect();
+        let figures: Vec<&[f64]> = feasible.iter().map(|(_, figures)| *figures).collect();
+        for place in best_first(&figures).into_iter().take(pool::STARTS) {
+            points.extend(pool::neighbours(&self.space, feasible[place].0));
+        }
+        points.retain(|point| !dealer.is_taken(point));
+        let mut pool = Pool::new(&self.encoding, processes, points);
+        for _ in 0..pool::CLIMBS {
+            let around =
+                pool.top(pool::STARTS, |beliefs, point| scalarisation.worth(&upper_bounds(beliefs, point)));
+            let mut more: Vec<Point> =
+                around.iter().flat_map(|point| pool::neighbours(&self.space, point)).collect();
+            more.retain(|point| !dealer.is_taken(point));
+            pool.extend(&self.encoding, processes, more);
+        }
+        pool
+    }
+}
+
+impl Sampler for GpUcbPe {
+    fn suggest(&mut self, count: usize) -> Vec<Point> {
+        if self.points.len() < FIRST_POINTS.max(self.encoding.axes().len() + 1) {
+            return self.spread(count);
+        }
+        // Without a feasible observation, or with labels that no kernel explains, there is nothing to go by.
+        let mut batch = self.choose_batch(count).unwrap_or_default();
+        while batch.len() < count
+            && let Some(point) = self.first.walk()
+        {
+            batch.push(point);
+        }
+        batch
+    }
+
+    fn observe(&mut self, point: &Point, observation: &Observation<'_>) {
+        self.features.push(self.encoding.encode(point));
+        self.points.push(point.clone());
+        self.figures.push(match observation {
+            Observation::Measured(figures) => Some(figures.to_vec()),
+            Observation::Infeasible(_) => None,
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::search::test_support::{config, plan};
+
+    /// A space of 981 points in which one is best, and how good each is: 0 at best.
+    fn bowl(point: &Point) -> f64 {
+        let off =
+            [0, 0, 6, 1].iter().zip(&*point.choices).map(|(best, choice)| f64::from(choice.abs_diff(*best)));
+        -off.map(|off| off * off).sum::<f64>()
+    }
+
+    fn sampler(seed: u64) -> Box<dyn Sampler> {
+        plan(config()).branches[0].sampler("gp_ucb_pe", seed).unwrap()
+    }
+
+    /// The points that are suggested in batches of four.
+    fn course(seed: u64, points: usize) -> Vec<Point> {
+        let mut sampler = sampler(seed);
+        let mut all = Vec::new();
+        while all.len() < points {
+            let batch = sampler.suggest(4);
+            for point in &batch {
+                match bowl(point) {
+                    bad if bad < -30.0 => sampler.observe(point, &Observation::Infeasible("too far")),
+                    good => sampler.observe(point, &Observation::Measured(&[good])),
+                }
+            }
+            all.extend(batch);
+        }
+        all
+    }
+
+    #[test]
+    fn the_best_of_many_points_is_found_by_few() {
+        for seed in 1..=3 {
+            let best = course(seed, 40).iter().map(bowl).fold(f64::NEG_INFINITY, f64::max);
+            assert!(best >= -1.0, "seed {seed}: {best}");
+        }
+    }
+
+    #[test]
+    fn the_seed_decides_and_nothing_comes_twice() {
+        let points = course(1, 24);
+        assert_eq!(points, course(1, 24));
+        assert_ne!(points, course(2, 24));
+        assert_eq!(points.iter().collect::<BTreeSet<_>>().len(), points.len());
+    }
+
+    #[test]
+    fn a_space_is_exhausted_and_observations_without_a_difference_do_no_harm() {
+        let space = crate::search::sampler::encoding::tests::space();
+        let placements = crate::search::sampler::encoding::tests::placements();
+        for observation in [Observation::Infeasible("no"), Observation::Measured(&[1.0, 2.0])] {
+            let mut sampler = GpUcbPe::new(Arc::clone(&space), &placements, 1);
+            let mut seen = BTreeSet::new();
+            while let batch = sampler.suggest(5)
+                && !batch.is_empty()
+            {
+                for point in batch {
+                    sampler.observe(&point, &observation);
+                    assert!(seen.insert(point));
+                }
+            }
+            assert_eq!(seen.len() as u64, space.size());
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! The points among which a batch is chosen, and what is believed of them.
+
+use std::sync::Arc;
+
+use rand::RngExt;
+use rand_chacha::ChaCha8Rng;
+use rustc_hash::FxHashSet;
+
+use super::process::{Beliefs, Process};
+use crate::search::sampler::dealer::Dealer;
+use crate::search::sampler::encoding::{Encoding, Features};
+use crate::search::space::{Point, Space};
+
+/// A space of up to so many points is looked at whole.
+pub(super) const ALL: u64 = 2048;
+/// Points of a larger one that are looked at without a reason.
+const RANDOM: usize = 1024;
+/// Points whose surroundings are looked at.
+pub(super) const STARTS: usize = 4;
+/// How often the surroundings of the most promising points are looked at.
+pub(super) const CLIMBS: usize = 3;
+
+/// Different points of a space, all free, and what each objective's process believes of them.
+pub(super) struct Pool {
+    points: Vec<Point>,
+    features: Vec<Features>,
+    members: FxHashSet<Point>,
+    beliefs: Vec<Beliefs>,
+    chosen: Vec<bool>,
+}
+
+impl Pool {
+    pub(super) fn new(encoding: &Encoding, processes: &[Process], points: Vec<Point>) -> Self {
+        let mut pool = Self {
+            points: Vec::new(),
+            features: Vec::new(),
+            members: FxHashSet::default(),
+            beliefs: processes.iter().map(|process| process.beliefs(&[])).collect(),
+            chosen: Vec::new(),
+        };
+        pool.extend(encoding, processes, points);
+        pool
+    }
+
+    /// Adds points; those that are in it already are left out.
+    pub(super) fn extend(&mut self, encoding: &Encoding, processes: &[Process], mut points: Vec<Point>) {
+        points.retain(|point| self.members.insert(point.clone()));
+        let features: Vec<Features> = points.iter().map(|point| encoding.encode(point)).collect();
+        for (beliefs, process) in self.beliefs.iter_mut().zip(processes) {
+            beliefs.append(process.beliefs(&features));
+        }
+        self.chosen.resize(self.chosen.len() + points.len(), false);
+        self.points.append(&mut points);
+        self.features.extend(features);
+    }
+
+    /// The place of the point that is worth most, the first of equals; `None` when all were chosen.
+    pub(super) fn best(&self, worth: impl Fn(&[Beliefs], usize) -> f64) -> Option<usize> {
+        let mut best: Option<(f64, usize)> = None;
+        for place in (0..self.points.len()).filter(|&place| !self.chosen[place]) {
+            let worth = worth(&self.beliefs, place);
+            if best.is_none_or(|(most, _)| worth > most) {
+                best = Some((worth, place));
+            }
+        }
+        best.map(|(_, place)| place)
+    }
+
+    /// The points that are worth most.
+    pub(super) fn top(&self, count: usize, worth: impl Fn(&[Beliefs], usize) -> f64) -> Vec<Point> {
+        let mut order: Vec<(f64, usize)> =
+            (0..self.points.len()).map(|place| (worth(&self.beliefs, place), place)).collect();
+        order.sort_by(|left, right| right.0.total_cmp(&left.0).then(left.1.cmp(&right.1)));
+        order.into_iter().take(count).map(|(_, place)| self.points[place].clone()).collect()
+    }
+
+    /// Chooses a point: what is believed of the others takes into account that it will be observed.
+    pub(super) fn choose(&mut self, place: usize, processes: &[Process]) -> Point {
+        self.chosen[place] = true;
+        for (beliefs, process) in self.beliefs.iter_mut().zip(processes) {
+            beliefs.choose(place, process, &self.features);
+        }
+        self.points[place].clone()
+    }
+}
+
+/// Free points, drawn blindly.
+pub(super) fn random_points(space: &Arc<Space>, dealer: &Dealer, stream: &mut ChaCha8Rng) -> Vec<Point> {
+    let draw = |_| {
+        let layout = stream.random_range(0..space.layouts());
+        let choices = space.dimensions().iter().map(|knob| stream.random_range(0..knob.choices.len() as u32));
+        let choices = choices.collect();
+        space.canonical(layout, choices)
+    };
+    (0..RANDOM).map(draw).filter(|point| !dealer.is_taken(point)).collect()
+}
+
+/// All points that differ from this one in its layout or in one knob.
+pub(super) fn neighbours(space: &Space, point: &Point) -> Vec<Point> {
+    let mut found: Vec<Point> = (0..space.layouts())
+        .filter(|&layout| layout != point.layout)
+        .map(|layout| Point { layout, choices: Arc::clone(&point.choices) })
+        .collect();
+    for (place, knob) in space.dimensions().iter().enumerate() {
+        if !space.is_active(&point.choices, place) {
+            continue;
+        }
+        for choice in (0..knob.choices.len() as u32).filter(|&choice| choice != point.choices[place]) {
+            let mut choices = point.choices.to_vec();
+            choices[place] = choice;
+            found.push(space.canonical(point.layout, choices));
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::search::space::tests::small_space;
+
+    #[test]
+    fn neighbours_differ_in_one_thing_that_has_an_effect() {
+        let space = small_space();
+        let of = |layout, choices: [u32; 4]| {
+            neighbours(&space, &space.canonical(layout, choices.to_vec()))
+                .iter()
+                .map(|point| (point.layout, point.choices.to_vec()))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            of(0, [1, 0, 0, 1]),
+            [(1, vec![1, 0, 0, 1]), (0, vec![0, 0, 0, 1]), (0, vec![1, 0, 0, 0])]
+        );
+        assert_eq!(of(0, [0, 2, 1, 1]).len(), 1 + 1 + 2 + 1 + 1);
+    }
+}
