@@ -20,7 +20,9 @@ pub(super) fn load_document(path: &Path, overrides: &[Override]) -> Result<Docum
         Failure::input(format!("{}: not UTF-8 text: byte {} is not", path.display(), place + 1))
     })?;
     let mut document = config::load(&text, path, overrides).map_err(Failure::input)?;
-    read_facts(&mut document)?;
+    let facts = read_facts(&mut document);
+    let measured = read_measured(path, &mut document);
+    Failure::first_or_all([facts.err(), measured.err()])?;
     Ok(document)
 }
 
@@ -39,6 +41,20 @@ fn read_facts(document: &mut Document) -> Result<(), Failure> {
     }
     Catalogue::with(facts).map_err(|error| problems.push(Failure::input(error))).ok();
     if problems.is_empty() { Ok(()) } else { Failure::first_or_all(problems.into_iter().map(Some)) }
+}
+
+/// Reads the files that the document's timing names.
+fn read_measured(file: &Path, document: &mut Document) -> Result<(), Failure> {
+    let mut problems = Vec::new();
+    for measured in document.measured_files_mut() {
+        match std::fs::read(&measured.path) {
+            Ok(bytes) => measured.content = Some(bytes.into()),
+            Err(error) => {
+                problems.push(format!("{}: {}", file.display(), unreadable(&measured.path, &error).message))
+            }
+        }
+    }
+    if problems.is_empty() { Ok(()) } else { Err(Failure::input(problems.join("\n"))) }
 }
 
 /// Opens a trace.

@@ -55,6 +55,7 @@ pub(super) fn run(
              unfinished"
         ));
     }
+    note_timing(file, &record, console);
     note_host_time(started, &summary, console);
     present(&scenario, &traffic, &record, &summary, folder.as_ref(), console)
 }
@@ -69,7 +70,7 @@ fn present(
 ) -> Result<Status, Failure> {
     let input = &traffic.workload().input;
     let resolved = scenario.to_json();
-    let report = Report::new(&resolved, summary, &record.counters, input);
+    let report = Report::new(&resolved, summary, record, input);
     if let Some(folder) = folder {
         folder.write(REQUESTS, |out| write_requests(record, traffic.workload(), out))?;
         folder.write(REPORT, |out| report.write(out))?;
@@ -94,6 +95,25 @@ fn replay_failure(file: &Path, error: &ReplayError) -> Failure {
     match error {
         ReplayError::Refused(reason) => Failure::input(format!("{}: {reason}", file.display())),
         error => Failure::run(format!("{}: the replay failed: {error}", file.display())),
+    }
+}
+
+/// What is odd about the prices of the passes.
+fn note_timing(file: &Path, record: &RunRecord, console: Console) {
+    for (pool, timing) in &record.timing {
+        let name = timing.id.as_deref().unwrap_or_default();
+        let note = |what: &str| {
+            console.note(format!("{}: warning: deployment.{pool}.timing: {name}: {what}", file.display()));
+        };
+        if let Some(reason) = &timing.suspect {
+            note(&format!("its numbers are suspect: {reason}"));
+        }
+        if let Some(remark) = &timing.caution {
+            note(remark);
+        }
+        if let Some(outside @ 1..) = timing.extrapolated_lookups {
+            note(&format!("{outside} prices lie outside what was sampled"));
+        }
     }
 }
 

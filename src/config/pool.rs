@@ -1,12 +1,11 @@
 //! The workers of one role: how many, what engine they run and what prices its passes.
 
-use std::path::PathBuf;
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::scenario::PolicyConfig;
 use super::schema;
+use super::timing::TimingConfig;
 
 /// The workers of one role; all alike.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
@@ -18,9 +17,13 @@ pub struct Pool {
     /// Attention-data-parallel ranks per worker.
     #[schemars(range(min = 1))]
     pub dp_size: u32,
-    /// GPUs per rank.
+    /// GPUs per rank and pipeline stage.
     #[schemars(range(min = 1))]
     pub tensor_parallel_size: u32,
+    /// Pipeline stages of a rank, each with its own `tensor_parallel_size` GPUs.
+    #[serde(skip_serializing_if = "is_one")]
+    #[schemars(range(min = 1))]
+    pub pipeline_parallel_size: u32,
     /// How long a worker that is added later takes to start, in seconds.
     #[schemars(range(min = 0.0))]
     pub startup_time_s: f64,
@@ -41,6 +44,7 @@ impl Default for Pool {
             workers: 1,
             dp_size: 1,
             tensor_parallel_size: 1,
+            pipeline_parallel_size: 1,
             startup_time_s: 0.0,
             router: None,
             engine: EngineOptions::default(),
@@ -52,7 +56,7 @@ impl Default for Pool {
 impl Pool {
     /// GPUs that one worker occupies.
     pub fn gpus_per_worker(&self) -> u32 {
-        self.dp_size * self.tensor_parallel_size
+        self.dp_size * self.tensor_parallel_size * self.pipeline_parallel_size
     }
 }
 
@@ -135,6 +139,11 @@ impl Default for EngineOptions {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands out references")]
 fn is_zero(number: &u32) -> bool {
     *number == 0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands out references")]
+fn is_one(number: &u32) -> bool {
+    *number == 1
 }
 
 impl EngineOptions {
@@ -245,43 +254,4 @@ pub enum SglangSchedulePolicy {
     Fifo,
     /// Longest cached prefix first.
     Lpm,
-}
-
-/// What prices a pass.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
-#[serde(tag = "model", rename_all = "lowercase")]
-#[schemars(deny_unknown_fields)]
-pub enum TimingConfig {
-    /// The reference's built-in polynomial.
-    #[default]
-    Polynomial,
-    /// A constant for each phase.
-    Fixed {
-        /// A pass with prompt tokens, in milliseconds.
-        #[schemars(range(min = 0.0))]
-        prefill_ms: f64,
-        /// A pass with decoding requests, in milliseconds.
-        #[schemars(range(min = 0.0))]
-        decode_ms: f64,
-    },
-    /// A measured grid.
-    Grid {
-        /// The file.
-        path: PathBuf,
-    },
-    /// A named profile of model, hardware and backend.
-    Profile {
-        /// Hugging Face name of the model.
-        model_name: Option<String>,
-        /// Name of the hardware.
-        hardware_sku: Option<String>,
-        /// Backend version; the newest trustworthy one when absent.
-        backend_version: Option<String>,
-        /// Tensor parallelism of the experts.
-        #[schemars(range(min = 1))]
-        moe_tp: Option<u32>,
-        /// Expert parallelism.
-        #[schemars(range(min = 1))]
-        moe_ep: Option<u32>,
-    },
 }

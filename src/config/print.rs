@@ -8,7 +8,7 @@ use serde_json::Value as Json;
 
 use super::Document;
 use super::facts::FactFiles;
-use super::scenario::{Scenario, TimingConfig, WorkloadSource};
+use super::scenario::{MeasuredFile, Scenario, TimingConfig, WorkloadSource};
 use super::search::{LoadShape, SmartSearchConfig};
 use super::yaml;
 
@@ -24,6 +24,16 @@ impl Document {
     /// The configuration with every default, as YAML.
     pub fn to_yaml(&self) -> String {
         text(&self.to_json())
+    }
+
+    /// The files of measured passes that it names.
+    pub fn measured_files_mut(&mut self) -> Vec<&mut MeasuredFile> {
+        match self {
+            Self::Search(search) => search.search_space.timing.files_mut().collect(),
+            Self::Scenario(scenario) => {
+                scenario.deployment.pools_mut().flat_map(|pool| pool.timing.files_mut()).collect()
+            }
+        }
     }
 
     /// The same with file paths that start from `folder`, where the text is going to be.
@@ -60,10 +70,7 @@ impl Scenario {
     #[must_use]
     pub fn with_paths_from(&self, folder: &Path) -> Self {
         let mut scenario = self.clone();
-        let deployment = &mut scenario.deployment;
-        for pool in
-            [&mut deployment.agg, &mut deployment.prefill, &mut deployment.decode].into_iter().flatten()
-        {
+        for pool in scenario.deployment.pools_mut() {
             rebase_timing(&mut pool.timing, folder);
         }
         rebase_facts(&mut scenario.facts, folder);
@@ -105,8 +112,8 @@ fn rebase_facts(facts: &mut FactFiles, folder: &Path) {
 }
 
 fn rebase_timing(timing: &mut TimingConfig, folder: &Path) {
-    if let TimingConfig::Grid { path } = timing {
-        *path = rebased(path, folder);
+    for file in timing.files_mut() {
+        file.path = rebased(&file.path, folder);
     }
 }
 

@@ -1,17 +1,19 @@
 //! Reads a pool of workers: its size, its engine and what prices its passes.
 
 use super::numbers::Limit;
+use super::read_timing::{Timing, timing};
 use super::reader::Section;
 use super::scenario::{
     Backend, CapacitySource, EngineOptions, KvEvictionPolicy, Pool, PreemptionMode, SglangOptions,
     TimingConfig,
 };
-use super::value::{Named, Value, name_of};
 
 /// More than any fleet; it keeps sums of workers and GPUs within their types.
 const MOST_WORKERS: u32 = 100_000;
 /// More than any worker; it keeps the GPUs of a fleet within their type.
-const MOST_GPUS_PER_AXIS: u32 = 1024;
+pub(super) const MOST_GPUS_PER_AXIS: u32 = 1024;
+/// More than any engine; likewise.
+const MOST_STAGES: u32 = 64;
 /// Deepest speculation that engines offer.
 pub(super) const MOST_DRAFT_TOKENS: u32 = 5;
 
@@ -19,13 +21,23 @@ pub(super) fn pool(section: &Section<'_>) -> Pool {
     let workers = section.integer("workers", 1..=MOST_WORKERS).or(1);
     let dp_size = section.integer("dp_size", 1..=MOST_GPUS_PER_AXIS).or(1);
     let tensor_parallel_size = section.integer("tensor_parallel_size", 1..=MOST_GPUS_PER_AXIS).or(1);
+    let pipeline_parallel_size = section.integer("pipeline_parallel_size", 1..=MOST_STAGES).or(1);
     let startup_time_s = section.float("startup_time_s", Limit::Time).or(0.0);
     let router = section.read("router", |value| value.policy(None).map(Box::new)).optional();
     let timing = section.read("timing", |value| timing(&value, Timing::OfPool)).or(TimingConfig::Polynomial);
     let engine = section
         .section("engine", |engine| read_engine(engine, &timing, dp_size))
         .or_else(|| with_capacity(EngineOptions::for_backend(Backend::Vllm), None, &timing));
-    Pool { workers, dp_size, tensor_parallel_size, startup_time_s, router, engine, timing }
+    Pool {
+        workers,
+        dp_size,
+        tensor_parallel_size,
+        pipeline_parallel_size,
+        startup_time_s,
+        router,
+        engine,
+        timing,
+    }
 }
 
 /// Takes the blocks that were given, or the default where only a memory model could know better.
@@ -174,78 +186,4 @@ fn check_inert(section: &Section<'_>, engine: &EngineOptions, dp_size: u32) {
             section.problem(key, format!("has no effect without {condition}"));
         }
     }
-}
-
-/// Whose timing is read.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Timing {
-    /// Of a pool: a profile has to name model and hardware.
-    OfPool,
-    /// Of a search: a profile takes what it does not name from the search space.
-    OfSearch,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Model {
-    Polynomial,
-    Fixed,
-    Grid,
-    Profile,
-}
-
-impl Named for Model {
-    const NAMES: &'static [(&'static str, Self)] = &[
-        ("polynomial", Self::Polynomial),
-        ("fixed", Self::Fixed),
-        ("grid", Self::Grid),
-        ("profile", Self::Profile),
-    ];
-}
-
-/// Reads what prices a pass.
-pub(super) fn timing(value: &Value<'_>, whose: Timing) -> Option<TimingConfig> {
-    value.section(|section| read_timing(section, whose)).flatten()
-}
-
-/// Every key that one model or another has.
-const TIMING_KEYS: [(&str, Model); 8] = [
-    ("prefill_ms", Model::Fixed),
-    ("decode_ms", Model::Fixed),
-    ("path", Model::Grid),
-    ("model_name", Model::Profile),
-    ("hardware_sku", Model::Profile),
-    ("backend_version", Model::Profile),
-    ("moe_tp", Model::Profile),
-    ("moe_ep", Model::Profile),
-];
-
-fn read_timing(section: &Section<'_>, whose: Timing) -> Option<TimingConfig> {
-    let model = section.choice("model").required();
-    for (key, owner) in TIMING_KEYS {
-        if section.has(key) && model.is_some_and(|model| model != owner) {
-            section.problem(key, format!("belongs to `model: {}`", name_of(owner)));
-        }
-    }
-    Some(match model? {
-        Model::Polynomial => TimingConfig::Polynomial,
-        Model::Fixed => {
-            let prefill_ms = section.float("prefill_ms", Limit::Time).required();
-            let decode_ms = section.float("decode_ms", Limit::Time).required();
-            TimingConfig::Fixed { prefill_ms: prefill_ms?, decode_ms: decode_ms? }
-        }
-        Model::Grid => TimingConfig::Grid { path: section.read("path", |value| value.path()).required()? },
-        Model::Profile => {
-            let name = |key| match whose {
-                Timing::OfPool => section.text(key).required(),
-                Timing::OfSearch => section.text(key).optional(),
-            };
-            TimingConfig::Profile {
-                model_name: name("model_name"),
-                hardware_sku: name("hardware_sku"),
-                backend_version: section.text("backend_version").optional(),
-                moe_tp: section.integer("moe_tp", 1..=MOST_GPUS_PER_AXIS).optional(),
-                moe_ep: section.integer("moe_ep", 1..=MOST_GPUS_PER_AXIS).optional(),
-            }
-        }
-    })
 }

@@ -3,12 +3,13 @@
 use super::facts::FactFiles;
 use super::numbers::Limit;
 use super::read_composite::{fpm_sampling, load_predictor, load_sensitivity, scaling_policy};
-use super::read_engine::{MOST_DRAFT_TOKENS, Timing, least_block_size, timing};
+use super::read_engine::{MOST_DRAFT_TOKENS, least_block_size};
 use super::read_facts::facts;
 use super::read_scenario::{kv_transfer, sla};
+use super::read_timing::{Timing, timing};
 use super::read_workload::search_workload;
 use super::reader::Section;
-use super::scenario::{DeploymentMode, EngineOptions, KvTransfer, Sla, TimingConfig};
+use super::scenario::{DeploymentMode, EngineOptions, KvTransfer, ProfileConfig, Sla, TimingConfig};
 use super::search::{
     Fidelity, OptimizationGoal, OptimizationTarget, ParallelConfig, SearchSpace, Shape, SmartSearchConfig,
     SweepConfig,
@@ -65,20 +66,19 @@ fn deployment_knobs(section: &Section<'_>, space: &mut SearchSpace) {
 fn pricing(section: &Section<'_>, space: &mut SearchSpace) {
     let given = section.read("timing", |value| timing(&value, Timing::OfSearch)).optional();
     space.timing = match given {
-        Some(TimingConfig::Profile { model_name, hardware_sku, backend_version, moe_tp, moe_ep }) => {
-            if let (Some(of_timing), Some(of_space)) = (&backend_version, &space.backend_version)
+        Some(TimingConfig::Profile(given)) => {
+            if let (Some(of_timing), Some(of_space)) = (&given.backend_version, &space.backend_version)
                 && of_timing != of_space
             {
                 let message = format!("`{of_space}` differs from `timing.backend_version`, `{of_timing}`");
                 section.problem("backend_version", message);
             }
-            TimingConfig::Profile {
-                model_name: model_name.or_else(|| Some(space.model_name.clone())),
-                hardware_sku: hardware_sku.or_else(|| Some(space.hardware_sku.clone())),
-                backend_version: backend_version.or_else(|| space.backend_version.clone()),
-                moe_tp,
-                moe_ep,
-            }
+            TimingConfig::Profile(ProfileConfig {
+                model_name: given.model_name.or_else(|| Some(space.model_name.clone())),
+                hardware_sku: given.hardware_sku.or_else(|| Some(space.hardware_sku.clone())),
+                backend_version: given.backend_version.or_else(|| space.backend_version.clone()),
+                ..given
+            })
         }
         Some(other) => {
             if space.backend_version.is_some() {

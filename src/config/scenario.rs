@@ -8,8 +8,9 @@ use super::schema::PlannerForm;
 
 pub use super::pool::{
     Backend, CapacitySource, EngineOptions, KvEvictionPolicy, Pool, PreemptionMode, SglangOptions,
-    SglangSchedulePolicy, TimingConfig,
+    SglangSchedulePolicy,
 };
+pub use super::timing::{GridConfig, MeasuredFile, ProfileConfig, TimingConfig};
 pub use super::workload::{
     Arrival, ArrivalProcess, InlineRequest, Synthetic, TraceTimeUnit, WorkloadConfig, WorkloadSource,
     ZeroOutput,
@@ -100,6 +101,11 @@ impl Deployment {
     pub fn block_size(&self) -> u32 {
         let pool = self.agg.as_ref().or(self.prefill.as_ref());
         pool.expect("a validated deployment has the pools of its mode").engine.block_size
+    }
+
+    /// Its pools.
+    pub fn pools_mut(&mut self) -> impl Iterator<Item = &mut Pool> {
+        [&mut self.agg, &mut self.prefill, &mut self.decode].into_iter().flatten()
     }
 
     /// Every router that is named: the deployment's and those that pools have of their own.

@@ -11,7 +11,7 @@ use super::presets::{
     FPM_SAMPLINGS, FpmSampling, LOAD_PREDICTORS, LOAD_SENSITIVITIES, LoadPredictor, LoadSensitivity, Preset,
     SCALING_POLICIES, ScalingPolicy,
 };
-use super::scenario::{Backend, DeploymentMode, KvTransfer, PolicyConfig, Sla, TimingConfig};
+use super::scenario::{Backend, DeploymentMode, KvTransfer, PolicyConfig, ProfileConfig, Sla, TimingConfig};
 use super::schema;
 pub use super::workload::{KvLoadRatio, LoadShape, SearchTrace, SearchWorkload, SyntheticRequests};
 
@@ -227,13 +227,12 @@ impl SearchSpace {
 
     /// The timing of a search that gives none: the profile of its model and hardware.
     pub(super) fn profile(&self) -> TimingConfig {
-        TimingConfig::Profile {
+        TimingConfig::Profile(ProfileConfig {
             model_name: Some(self.model_name.clone()),
             hardware_sku: Some(self.hardware_sku.clone()),
             backend_version: self.backend_version.clone(),
-            moe_tp: None,
-            moe_ep: None,
-        }
+            ..ProfileConfig::default()
+        })
     }
 }
 

@@ -4,10 +4,11 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
+use indexmap::IndexMap;
 use serde::Serialize;
 
 use super::Summary;
-use super::record::Counters;
+use super::record::{Counters, RunRecord, TimingRecord};
 use crate::workload::InputTally;
 
 /// Version of the layout of every result file; it changes when a reader of the old layout would go wrong.
@@ -20,6 +21,7 @@ pub struct Report<'a> {
     scenario: &'a serde_json::Value,
     summary: &'a Summary,
     counters: &'a Counters,
+    timing: &'a IndexMap<&'static str, TimingRecord>,
     input: &'a InputTally,
 }
 
@@ -28,10 +30,11 @@ impl<'a> Report<'a> {
     pub fn new(
         scenario: &'a serde_json::Value,
         summary: &'a Summary,
-        counters: &'a Counters,
+        record: &'a RunRecord,
         input: &'a InputTally,
     ) -> Self {
-        Self { schema_version: SCHEMA_VERSION, scenario, summary, counters, input }
+        let RunRecord { counters, timing, .. } = record;
+        Self { schema_version: SCHEMA_VERSION, scenario, summary, counters, timing, input }
     }
 
     /// Writes the report.

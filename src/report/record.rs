@@ -1,5 +1,7 @@
 //! What a replay leaves behind: raw stamps and counters, from which every figure is made.
 
+use indexmap::IndexMap;
+
 use super::distribution::NS_PER_MS;
 use super::scaling::ScalingRecord;
 use crate::config::scenario::Sla;
@@ -14,6 +16,8 @@ pub struct RunRecord {
     pub handoffs: Vec<HandoffRecord>,
     /// One timeline per worker rank.
     pub timelines: Vec<PassTimeline>,
+    /// What priced the passes of each pool, under the pool's name, in the same order.
+    pub timing: IndexMap<&'static str, TimingRecord>,
     /// The pools, in the order prefill, decode or agg.
     pub pools: Vec<PoolRecord>,
     /// Counters over all workers.
@@ -171,6 +175,43 @@ impl PassTimeline {
         self.gap_changes[first as usize + 1] += 1;
         self.gap_changes[end] -= 1;
     }
+}
+
+/// What priced the passes of a pool.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct TimingRecord {
+    /// What kind of model it was.
+    pub source: TimingSource,
+    /// Its name, if it has one: that of a profile, or the path of a measured grid.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// A digest of its numbers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub digest: Option<String>,
+    /// Why the numbers are doubted, if they are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub suspect: Option<String>,
+    /// A remark on the numbers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub caution: Option<String>,
+    /// Prices that lay outside what the model was made from; `None` for a formula, which has no outside.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub extrapolated_lookups: Option<u64>,
+}
+
+/// Kinds of timing models.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TimingSource {
+    /// The built-in polynomial of the reference.
+    #[default]
+    Polynomial,
+    /// A constant for each phase.
+    Fixed,
+    /// Measured passes.
+    Grid,
+    /// A profile that comes with the program.
+    Profile,
 }
 
 /// What the workers of one role cost.

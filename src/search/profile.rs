@@ -1,6 +1,6 @@
 //! Which profile prices the candidates of a search.
 
-use crate::config::scenario::{Backend, TimingConfig};
+use crate::config::scenario::{Backend, ProfileConfig, TimingConfig};
 use crate::config::search::{SearchSpace, Shape};
 use crate::timing::profile::{self, Family, Pack, ProfileError, WantedFamily};
 
@@ -16,14 +16,16 @@ pub(super) struct ProfileNames<'a> {
 impl<'a> ProfileNames<'a> {
     /// `None` if something else prices the candidates.
     pub(super) fn of(space: &'a SearchSpace) -> Option<Self> {
-        let TimingConfig::Profile { model_name, hardware_sku, backend_version, .. } = &space.timing else {
+        let TimingConfig::Profile(ProfileConfig { model_name, hardware_sku, backend_version, .. }) =
+            &space.timing
+        else {
             return None;
         };
         Some(Self {
             model_name: model_name.as_ref().unwrap_or(&space.model_name),
             hardware_sku: hardware_sku.as_ref().unwrap_or(&space.hardware_sku),
             backend_version: backend_version.as_ref().or(space.backend_version.as_ref()).map(String::as_str),
-            quantization: None,
+            quantization: quantization.as_deref(),
         })
     }
 
@@ -66,7 +68,7 @@ pub(super) fn shape_problem(family: &Family, shape: &Shape) -> Option<String> {
 /// The timing of a candidate: a profile is narrowed down to its layout and its version.
 pub(super) fn narrowed(timing: &TimingConfig, shape: &Shape, version: Option<&str>) -> TimingConfig {
     let mut timing = timing.clone();
-    if let TimingConfig::Profile { backend_version, moe_tp, moe_ep, .. } = &mut timing {
+    if let TimingConfig::Profile(ProfileConfig { backend_version, moe_tp, moe_ep, .. }) = &mut timing {
         *backend_version = version.map(str::to_owned);
         (*moe_tp, *moe_ep) = (Some(shape.moe_tp), Some(shape.moe_ep));
     }

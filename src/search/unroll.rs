@@ -177,6 +177,7 @@ impl Branch {
             router: None,
             engine,
             timing: profile::narrowed(&space.timing, shape, self.version(placement.backend)),
+            ..Pool::default()
         }
     }
 

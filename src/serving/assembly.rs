@@ -11,12 +11,13 @@ use super::message::{
     ClientMessage, FleetMessage, LinkMessage, PlannerMessage, RouterMessage, Serving, WorkerMessage,
 };
 use super::pool::{HandoffWiring, WorkerMaker};
+use super::pricing::Pricing;
 use super::recorder::Recorder;
 use super::router::{RoutedPool, Router, RoutingPolicy};
 use super::worker::{HandoffOrder, Listeners, Transfer};
 use crate::config::scenario::{
-    Backend, Deployment, DeploymentMode, EngineOptions, KvEvictionPolicy, KvTransfer, LinkSharing, Pool,
-    PoolName, PreemptionMode, ReplicaChange, Scenario, TimingConfig,
+    Backend, CapacitySource, Deployment, DeploymentMode, EngineOptions, KvEvictionPolicy, KvTransfer,
+    LinkSharing, Pool, PoolName, PreemptionMode, ReplicaChange, Scenario,
 };
 use crate::engine::kv::FutureUses;
 use crate::engine::sglang::SglangEngine;
@@ -26,7 +27,7 @@ use crate::engine::{Engine, Inputs};
 use crate::registry::{PolicyError, Registry};
 use crate::report::record::{PoolRecord, Role, RunRecord, Status};
 use crate::simulation::{Address, Limits, SimDuration, SimTime, Simulation, SimulationError};
-use crate::timing::{Fixed, PassPricer, Polynomial, TimingModel};
+use crate::timing::PassPricer;
 use crate::workload::Workload;
 use crate::workload::prefix::PrefixTree;
 
@@ -171,8 +172,13 @@ fn refuse_pool(role: Role, pool: &Pool, deployment_changes: bool, problems: &mut
         engine.aic_nextn.is_some_and(|drafts| drafts > 0) && engine.decode_speedup_ratio != 1.0,
         "engine.decode_speedup_ratio: has to be 1 with speculative decoding",
     );
-    refuse(matches!(pool.timing, TimingConfig::Grid { .. }), "timing.model: grid is not built yet");
-    refuse(matches!(pool.timing, TimingConfig::Profile { .. }), "timing.model: profile is not built yet");
+    refuse(
+        engine.capacity_source == CapacitySource::MemoryModel && engine.num_gpu_blocks == 0,
+        "engine.num_gpu_blocks: has to be given, there is no memory model yet that could tell it",
+    );
+    if let Err(problem) = Pricing::of(pool) {
+        problems.push(format!("deployment.{name}.{problem}"));
+    }
 }
 
 /// Whether an engine evicts by what the workload will ask for.
@@ -181,7 +187,7 @@ fn foresees(engine: &EngineOptions) -> bool {
 }
 
 /// The pools of a deployment with their roles, in the order in which requests pass through them.
-fn pools(scenario: &Scenario) -> Vec<(Role, &Pool)> {
+pub(super) fn pools(scenario: &Scenario) -> Vec<(Role, &Pool)> {
     let Deployment { mode, agg, prefill, decode, .. } = &scenario.deployment;
     let pools = match mode {
         DeploymentMode::Agg => vec![(Role::Agg, agg)],
@@ -201,7 +207,8 @@ pub fn replay(
     if !problems.is_empty() {
         return Err(ReplayError::Refused(problems.join("\n")));
     }
-    let mut simulation = assemble(scenario, traffic, registry)?;
+    let pricings = pricings(scenario)?;
+    let mut simulation = assemble(scenario, traffic, registry, &pricings)?;
     let until = match scenario.max_sim_time_ms {
         None => SimTime::MAX,
         Some(ms) => {
@@ -217,6 +224,8 @@ pub fn replay(
     if until == SimTime::MAX {
         check_nothing_lost(&record, &waiting)?;
     }
+    record.timing =
+        pricings.into_iter().map(|(role, pricing)| (role.name(), pricing.into_record())).collect();
     if ledgers.is_empty() {
         record.pools = unchanged_pools(scenario, record.end);
     } else {
@@ -244,6 +253,7 @@ struct PoolPlan<'a> {
     policy: Box<dyn RoutingPolicy>,
     /// Address of the worker of each rank.
     workers: Vec<Address<WorkerMessage>>,
+    pricing: &'a Pricing,
 }
 
 impl PoolPlan<'_> {
@@ -253,17 +263,27 @@ impl PoolPlan<'_> {
     }
 }
 
+/// What prices the passes of each pool.
+fn pricings(scenario: &Scenario) -> Result<Vec<(Role, Pricing)>, ReplayError> {
+    let price = |(role, pool): (Role, &Pool)| {
+        let refuse = |problem| ReplayError::Refused(format!("deployment.{}.{problem}", role.name()));
+        Ok((role, Pricing::of(pool).map_err(refuse)?))
+    };
+    pools(scenario).into_iter().map(price).collect()
+}
+
 fn assemble(
     scenario: &Scenario,
     traffic: &Traffic,
     registry: &Registry,
+    pricings: &[(Role, Pricing)],
 ) -> Result<Simulation<Serving>, ReplayError> {
     let workload = &traffic.workload;
     let mut simulation = Simulation::new(scenario.seed, Recorder::new(workload.requests.len()));
     let client = simulation.reserve("client");
     let mut plans = Vec::new();
-    for (role, pool) in pools(scenario) {
-        plans.push(plan_pool(role, pool, scenario, &mut simulation, registry)?);
+    for ((role, pool), (_, pricing)) in pools(scenario).into_iter().zip(pricings) {
+        plans.push(plan_pool(role, pool, pricing, scenario, &mut simulation, registry)?);
     }
     let order = HandoffOrder::of(scenario);
     let entry = match order {
@@ -357,6 +377,7 @@ fn install_link(
 fn plan_pool<'a>(
     role: Role,
     pool: &'a Pool,
+    pricing: &'a Pricing,
     scenario: &Scenario,
     simulation: &mut Simulation<Serving>,
     registry: &Registry,
@@ -372,7 +393,7 @@ fn plan_pool<'a>(
         let address = simulation.reserve(format!("{prefix}worker/{worker}"));
         std::iter::repeat_n(address, pool.dp_size as usize)
     });
-    Ok(PoolPlan { role, pool, router, policy, workers: workers.collect() })
+    Ok(PoolPlan { role, pool, router, policy, workers: workers.collect(), pricing })
 }
 
 fn install_pool(
@@ -383,7 +404,7 @@ fn install_pool(
     simulation: &mut Simulation<Serving>,
 ) -> WorkerMaker {
     let addresses = plan.worker_addresses();
-    let PoolPlan { role, pool, router, policy, workers } = plan;
+    let PoolPlan { role, pool, router, policy, workers, pricing } = plan;
     let needs = policy.needs();
     let listeners = Listeners {
         client: wiring.client,
@@ -401,7 +422,7 @@ fn install_pool(
         transfer,
         link: wiring.link,
     });
-    let inputs = engine_inputs(pool, traffic);
+    let inputs = engine_inputs(pool, pricing, traffic);
     let maker = WorkerMaker { role, pool: pool.clone(), inputs, listeners, handoff };
     for (number, &address) in addresses.iter().enumerate() {
         simulation.install(address, maker.make(number as u32, address));
@@ -420,14 +441,14 @@ fn install_pool(
 }
 
 /// What the engines of a pool share.
-fn engine_inputs(pool: &Pool, traffic: &Traffic) -> Inputs {
+fn engine_inputs(pool: &Pool, pricing: &Pricing, traffic: &Traffic) -> Inputs {
     let options = &pool.engine;
     let future = foresees(options).then(|| Arc::new(FutureUses::of(&traffic.workload, &traffic.tree)));
     Inputs {
         workload: traffic.workload.clone(),
         tree: traffic.tree.clone(),
         future,
-        pricer: PassPricer::new(build_timing(pool), options.speedup_ratio, options.decode_speedup_ratio),
+        pricer: PassPricer::new(pricing.model.clone(), options.speedup_ratio, options.decode_speedup_ratio),
     }
 }
 
@@ -444,17 +465,6 @@ pub(super) fn build_engine(
         Backend::Vllm => Box::new(VllmEngine::new(options, role, rank, inputs, publish)),
         Backend::Trtllm => Box::new(TrtllmEngine::new(options, role, rank, inputs, publish)),
         Backend::Sglang => Box::new(SglangEngine::new(options, role, pool.dp_size, inputs, publish)),
-    }
-}
-
-fn build_timing(pool: &Pool) -> Arc<dyn TimingModel> {
-    match pool.timing {
-        TimingConfig::Fixed { prefill_ms, decode_ms } => Arc::new(Fixed { prefill_ms, decode_ms }),
-        TimingConfig::Polynomial => {
-            let capacity = u64::from(pool.engine.num_gpu_blocks) * u64::from(pool.engine.block_size);
-            Arc::new(Polynomial::new(capacity))
-        }
-        TimingConfig::Grid { .. } | TimingConfig::Profile { .. } => unreachable!("refused before assembly"),
     }
 }
 

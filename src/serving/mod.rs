@@ -18,8 +18,10 @@ pub mod message;
 pub mod order;
 pub mod pool;
 pub mod predictor;
+mod pricing;
 pub mod recorder;
 pub mod router;
 pub mod worker;
 
 pub use assembly::{ReplayError, ReplayLimits, Traffic, replay, unsupported};
+pub use pricing::{profile_of, timing_records};

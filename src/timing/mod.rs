@@ -69,9 +69,9 @@ pub trait TimingModel: fmt::Debug + Send + Sync {
         PassCost { prefill_ms: self.prefill_ms(chunks), decode_ms: self.decode_ms(batch) }
     }
 
-    /// How many prices so far lay outside what the model was made from.
-    fn extrapolated_lookups(&self) -> u64 {
-        0
+    /// How many prices so far lay outside what the model was made from; `None` for a formula, which has no outside.
+    fn extrapolated_lookups(&self) -> Option<u64> {
+        None
     }
 
     /// The ends of successive decode passes of the same requests, the first starting at `start`: appended to `ends`, at

@@ -1,7 +1,7 @@
 //! Scenarios: defaults and rules.
 
 use spica::config::scenario::{
-    Backend, CapacitySource, DeploymentMode, EngineOptions, KvTransferTiming, PolicyConfig, Pool,
+    Backend, CapacitySource, DeploymentMode, EngineOptions, GridConfig, KvTransferTiming, PolicyConfig, Pool,
     SglangSchedulePolicy, TimingConfig, WorkloadSource,
 };
 
@@ -157,7 +157,7 @@ fn timing_has_the_keys_of_its_model() {
     let grid = agg(&["deployment.agg.timing={model: grid, path: x.csv}"]);
     assert_eq!(
         grid.timing,
-        TimingConfig::Grid { path: "x.csv".into() },
+        TimingConfig::Grid(GridConfig { path: "x.csv".into(), pass_overhead_ms: 0.0 }),
         "an override starts from where it is given"
     );
     let profile = agg(&["deployment.agg.timing={model: profile, model_name: m, hardware_sku: h}"]);

@@ -5,7 +5,7 @@
 use serde_json::{Value, json};
 use spica::config::scenario::Sla;
 use spica::report::files::{Report, write_atomically};
-use spica::report::record::{Counters, PoolRecord, RequestRecord, Role, Status};
+use spica::report::record::{Counters, PoolRecord, RequestRecord, Role, RunRecord, Status};
 use spica::simulation::SimTime;
 use spica::workload::InputTally;
 
@@ -283,19 +283,20 @@ fn figures_have_fixed_names_in_a_fixed_order() {
 #[test]
 fn the_report_file() {
     let summary = mid_pass_arrival().summary(None);
-    let counters = Counters { passes: 3, ..Counters::default() };
+    let record =
+        RunRecord { counters: Counters { passes: 3, ..Counters::default() }, ..RunRecord::default() };
     let mut input = InputTally { read: 3, used: 2, ..InputTally::default() };
     input.dropped.insert("zero output".to_owned(), 1);
     let scenario = json!({"seed": 1, "b": 0.1, "a": null});
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("report.json");
-    write_atomically(&path, |out| Report::new(&scenario, &summary, &counters, &input).write(out)).unwrap();
+    write_atomically(&path, |out| Report::new(&scenario, &summary, &record, &input).write(out)).unwrap();
 
     let text = std::fs::read_to_string(&path).unwrap();
     assert!(text.ends_with("}\n") && text.contains("\"b\": 0.1,"));
     let report: serde_json::Map<String, Value> = serde_json::from_str(&text).unwrap();
     let keys: Vec<_> = report.keys().collect();
-    assert_eq!(keys, ["schema_version", "scenario", "summary", "counters", "input"]);
+    assert_eq!(keys, ["schema_version", "scenario", "summary", "counters", "timing", "input"]);
     assert_eq!(report["schema_version"], 1);
     assert_eq!(report["scenario"], scenario);
     assert_eq!(

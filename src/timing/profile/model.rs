@@ -258,8 +258,8 @@ impl TimingModel for TableTiming {
         Ok(())
     }
 
-    fn extrapolated_lookups(&self) -> u64 {
-        self.extrapolated.load(Ordering::Relaxed)
+    fn extrapolated_lookups(&self) -> Option<u64> {
+        Some(self.extrapolated.load(Ordering::Relaxed))
     }
 }
 
@@ -382,7 +382,7 @@ mod tests {
             now += pricer.pass(&[], batch).unwrap();
             assert_eq!(end, now);
         }
-        assert_eq!(model.extrapolated_lookups(), 0);
+        assert_eq!(model.extrapolated_lookups(), Some(0));
     }
 
     #[test]
@@ -392,9 +392,9 @@ mod tests {
         let mut ends = Vec::new();
         let batch = DecodeBatch { requests: 1, context_tokens: 131_070 };
         pricer.decode_run(SimTime::ZERO, batch, 10, &mut ends).unwrap();
-        assert_eq!(model.extrapolated_lookups(), 7);
+        assert_eq!(model.extrapolated_lookups(), Some(7));
         pricer.pass(&[chunk(10, 0); 9], NOBODY).unwrap();
-        assert_eq!(model.extrapolated_lookups(), 8);
+        assert_eq!(model.extrapolated_lookups(), Some(8));
     }
 
     #[test]

@@ -1,0 +1,94 @@
+//! What prices a pass.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// What prices a pass.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+#[serde(tag = "model", rename_all = "lowercase")]
+#[schemars(deny_unknown_fields)]
+pub enum TimingConfig {
+    /// The reference's built-in polynomial.
+    #[default]
+    Polynomial,
+    /// A constant for each phase.
+    Fixed {
+        /// A pass with prompt tokens, in milliseconds.
+        #[schemars(range(min = 0.0))]
+        prefill_ms: f64,
+        /// A pass with decoding requests, in milliseconds.
+        #[schemars(range(min = 0.0))]
+        decode_ms: f64,
+    },
+    /// A measured grid.
+    Grid(GridConfig),
+    /// A profile of model, hardware and backend; the rest of its shape is the pool's.
+    Profile(ProfileConfig),
+}
+
+impl TimingConfig {
+    /// The files that it names.
+    pub fn files_mut(&mut self) -> impl Iterator<Item = &mut MeasuredFile> {
+        let file = match self {
+            Self::Polynomial | Self::Fixed { .. } => None,
+            Self::Grid(grid) => Some(&mut grid.path),
+            Self::Profile(profile) => profile.rescale.as_mut(),
+        };
+        file.into_iter()
+    }
+}
+
+/// A grid of measured passes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+pub struct GridConfig {
+    /// The file.
+    pub path: MeasuredFile,
+    /// Time of the CPU that each pass takes besides, in milliseconds.
+    #[schemars(range(min = 0.0))]
+    pub pass_overhead_ms: f64,
+}
+
+/// Which profile prices a pool, and how it is used.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+pub struct ProfileConfig {
+    /// Hugging Face name of the model.
+    pub model_name: Option<String>,
+    /// Name of the hardware.
+    pub hardware_sku: Option<String>,
+    /// Backend version; the newest trustworthy one when absent.
+    pub backend_version: Option<String>,
+    /// Number format of the weights; the checkpoint's own when absent.
+    pub quantization: Option<String>,
+    /// Tensor parallelism of the experts; what there is when absent, if that is one thing.
+    #[schemars(range(min = 1))]
+    pub moe_tp: Option<u32>,
+    /// Expert parallelism; likewise.
+    #[schemars(range(min = 1))]
+    pub moe_ep: Option<u32>,
+    /// Measured passes that scale the profile: one factor for each phase.
+    pub rescale: Option<MeasuredFile>,
+    /// Time of the CPU that each pass takes besides, in milliseconds.
+    #[schemars(range(min = 0.0))]
+    pub pass_overhead_ms: f64,
+}
+
+/// A file of measured passes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+#[serde(transparent)]
+pub struct MeasuredFile {
+    /// Where it is.
+    pub path: PathBuf,
+    /// What it holds; `None` until whoever opens files has read it.
+    #[serde(skip)]
+    #[schemars(skip)]
+    pub content: Option<Arc<[u8]>>,
+}
+
+impl<T: Into<PathBuf>> From<T> for MeasuredFile {
+    fn from(path: T) -> Self {
+        Self { path: path.into(), content: None }
+    }
+}

@@ -1,0 +1,112 @@
+//! What prices the passes of a pool, and what a report says about it.
+
+use std::sync::Arc;
+
+use super::assembly::pools;
+use crate::config::scenario::{Pool, ProfileConfig, Scenario, TimingConfig};
+use crate::report::record::{TimingRecord, TimingSource};
+use crate::timing::profile::{
+    Entry, Pack, PassOptions, PassTables, ProfileError, TableTiming, WantedFamily, WantedShape,
+};
+use crate::timing::{Fixed, Polynomial, TimingModel};
+
+/// The timing of a pool: one model for all of its ranks.
+#[derive(Clone, Debug)]
+pub(super) struct Pricing {
+    pub(super) model: Arc<dyn TimingModel>,
+    /// Where its prices come from; what it had to extrapolate is not known before the run.
+    pub(super) record: TimingRecord,
+}
+
+impl Pricing {
+    /// The timing that `pool` asks for.
+    ///
+    /// # Errors
+    /// The key below the pool's that cannot be met, and why.
+    pub(super) fn of(pool: &Pool) -> Result<Self, String> {
+        match &pool.timing {
+            TimingConfig::Fixed { prefill_ms, decode_ms } => {
+                let model = Fixed { prefill_ms: *prefill_ms, decode_ms: *decode_ms };
+                Ok(Self::plain(TimingSource::Fixed, Arc::new(model)))
+            }
+            TimingConfig::Polynomial => {
+                let capacity = u64::from(pool.engine.num_gpu_blocks) * u64::from(pool.engine.block_size);
+                Ok(Self::plain(TimingSource::Polynomial, Arc::new(Polynomial::new(capacity))))
+            }
+            TimingConfig::Grid(_) => Err("timing.model: grid is not built yet".into()),
+            TimingConfig::Profile(config) => Self::by_profile(pool, config),
+        }
+    }
+
+    /// Where its prices came from, after a run.
+    pub(super) fn into_record(self) -> TimingRecord {
+        TimingRecord { extrapolated_lookups: self.model.extrapolated_lookups(), ..self.record }
+    }
+
+    fn plain(source: TimingSource, model: Arc<dyn TimingModel>) -> Self {
+        Self { model, record: TimingRecord { source, ..TimingRecord::default() } }
+    }
+
+    fn by_profile(pool: &Pool, config: &ProfileConfig) -> Result<Self, String> {
+        let entry = profile_of(pool, config).map_err(|error| at_key(&error))?;
+        let tables = PassTables::new(entry.axes, &entry.profile.tables);
+        let options = PassOptions {
+            stages: entry.profile.shape.pp,
+            overhead_ms: config.pass_overhead_ms,
+            ..PassOptions::default()
+        };
+        let record = TimingRecord {
+            source: TimingSource::Profile,
+            id: Some(entry.profile.id.clone()),
+            digest: Some(entry.digest()),
+            suspect: entry.family.suspect.clone(),
+            caution: caution(entry),
+            extrapolated_lookups: None,
+        };
+        Ok(Self { model: Arc::new(TableTiming::new(Arc::new(tables), options)), record })
+    }
+}
+
+/// The profile that prices the passes of a pool.
+pub fn profile_of(pool: &Pool, config: &ProfileConfig) -> Result<Entry<'static>, ProfileError> {
+    let pack = Pack::embedded();
+    let family = pack.family(WantedFamily {
+        model_name: config.model_name.as_deref().unwrap_or_default(),
+        hardware_sku: config.hardware_sku.as_deref().unwrap_or_default(),
+        backend: pool.engine.backend,
+        backend_version: config.backend_version.as_deref(),
+        quantization: config.quantization.as_deref(),
+    })?;
+    let shape = WantedShape {
+        tp: pool.tensor_parallel_size,
+        pp: pool.pipeline_parallel_size,
+        attention_dp: pool.dp_size,
+        moe_tp: config.moe_tp,
+        moe_ep: config.moe_ep,
+    };
+    pack.under(family, shape)
+}
+
+/// What is known to be odd about a profile, short of being suspect.
+fn caution(entry: Entry<'_>) -> Option<String> {
+    let note = Some(entry.family.note.as_str()).filter(|note| !note.is_empty());
+    let remarks = [note, entry.profile.caution.as_deref()].into_iter().flatten().collect::<Vec<_>>();
+    (!remarks.is_empty()).then(|| remarks.join("; "))
+}
+
+/// The error in terms of the keys of a pool.
+fn at_key(error: &ProfileError) -> String {
+    match error.field {
+        "backend" => format!("engine.backend: {}", error.message),
+        "shape" => format!("timing: {}", error.message),
+        field => format!("timing.{field}: {}", error.message),
+    }
+}
+
+/// Where the prices of each pool of a scenario come from, by the pool's name; a pool whose timing is refused is left out.
+pub fn timing_records(scenario: &Scenario) -> Vec<(&'static str, TimingRecord)> {
+    let records = pools(scenario)
+        .into_iter()
+        .filter_map(|(role, pool)| Some((role.name(), Pricing::of(pool).ok()?.record)));
+    records.collect()
+}
