@@ -50,7 +50,7 @@ fn read_measured(file: &Path, document: &mut Document) -> Result<(), Failure> {
         match std::fs::read(&measured.path) {
             Ok(bytes) => measured.content = Some(bytes.into()),
             Err(error) => {
-                problems.push(format!("{}: {}", file.display(), unreadable(&measured.path, &error).message))
+                problems.push(format!("{}: {}", file.display(), unreadable(&measured.path, &error).message));
             }
         }
     }
