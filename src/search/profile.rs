@@ -16,11 +16,8 @@ pub(super) struct ProfileNames<'a> {
 impl<'a> ProfileNames<'a> {
     /// `None` if something else prices the candidates.
     pub(super) fn of(space: &'a SearchSpace) -> Option<Self> {
-        let TimingConfig::Profile(ProfileConfig { model_name, hardware_sku, backend_version, .. }) =
-            &space.timing
-        else {
-            return None;
-        };
+        let TimingConfig::Profile(named) = &space.timing else { return None };
+        let ProfileConfig { model_name, hardware_sku, backend_version, quantization, .. } = named;
         Some(Self {
             model_name: model_name.as_ref().unwrap_or(&space.model_name),
             hardware_sku: hardware_sku.as_ref().unwrap_or(&space.hardware_sku),
