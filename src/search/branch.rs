@@ -6,6 +6,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::pool::{Finder, Placement, Pool, Skipped};
+use super::projection::StructuredPool;
 use super::refusal::{Refusal, refusals};
 use super::role::Role;
 use super::space::{Condition, Dimension, Point, Space};
@@ -138,6 +139,12 @@ impl Branch {
     /// Tokens per KV block of the engines that take requests first; all engines of a branch have the same.
     pub fn block_size(&self) -> u32 {
         Role::of_mode(self.mode)[0].block_size(&self.config.search_space)
+    }
+
+    /// The layouts by the dimensions along which they differ, for samplers that learn; places are those of
+    /// [`Point::layout`].
+    pub fn structured_pool(&self) -> StructuredPool {
+        StructuredPool::new(&self.placements, self.config.search_space.gpu_budget)
     }
 
     /// The first placement of every engine.

@@ -13,6 +13,7 @@ mod policy_filter;
 mod pool;
 mod preflight;
 mod profile;
+mod projection;
 mod ranking;
 mod refusal;
 mod result;
@@ -33,6 +34,7 @@ pub use layout::{
 };
 pub use objective::{Direction, Metrics, direction, metric, objective_value, score};
 pub use pool::Skipped;
+pub use projection::{Domain, LayoutDimension, Projection, StructuredPool, Wish};
 pub use ranking::{Candidate, rank};
 pub use refusal::Refusal;
 pub use result::{Rejected, SearchResult, StudySummary};
