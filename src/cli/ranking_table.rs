@@ -39,6 +39,8 @@ pub(super) fn search_table(result: &SearchResult) -> String {
         StudyEnd::Interrupted => Some("interrupted: this is the best so far".into()),
         StudyEnd::RoundsDone | StudyEnd::Exhausted => None,
     }));
+    let left_out = result.skipped.iter().filter(|skip| skip.shape.is_none());
+    lines.extend(left_out.map(|skip| format!("left out: {skip}")));
     lines.push(tally(result));
     lines.extend(rejections(result));
     lines.join("\n") + "\n"

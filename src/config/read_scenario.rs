@@ -115,13 +115,23 @@ fn check_pair(section: &Section<'_>, prefill: &Pool, decode: &Pool) {
 
 /// Reads how KV blocks travel.
 pub(super) fn kv_transfer(section: &Section<'_>) -> KvTransfer {
+    let given = section.has("bandwidth_gbps");
+    read_kv_transfer(section, given && !section.has("bytes_per_token"))
+}
+
+/// Reads how KV blocks travel where the model is known, and with it what a token takes.
+pub(super) fn kv_transfer_of_model(section: &Section<'_>) -> KvTransfer {
+    read_kv_transfer(section, false)
+}
+
+fn read_kv_transfer(section: &Section<'_>, bytes_are_missing: bool) -> KvTransfer {
     let defaults = KvTransfer::default();
     let latency_ms = section.float("latency_ms", Limit::Time).or(defaults.latency_ms);
     let bandwidth_gbps = section.float("bandwidth_gbps", Limit::Positive).optional();
     let bytes_per_token = section.integer("bytes_per_token", 1..=u64::MAX).optional();
     let timing = section.choice("timing").or(defaults.timing);
     for (key, given, other) in [
-        ("bytes_per_token", section.has("bandwidth_gbps"), "bandwidth_gbps"),
+        ("bytes_per_token", bytes_are_missing, "bandwidth_gbps"),
         ("bandwidth_gbps", section.has("bytes_per_token"), "bytes_per_token"),
     ] {
         if given && !section.has(key) {

@@ -5,7 +5,7 @@ use super::numbers::Limit;
 use super::read_composite::{fpm_sampling, load_predictor, load_sensitivity, scaling_policy};
 use super::read_engine::{MOST_DRAFT_TOKENS, least_block_size};
 use super::read_facts::facts;
-use super::read_scenario::{kv_transfer, sla};
+use super::read_scenario::{kv_transfer_of_model, sla};
 use super::read_timing::{Timing, timing};
 use super::read_workload::search_workload;
 use super::reader::Section;
@@ -58,7 +58,7 @@ fn deployment_knobs(section: &Section<'_>, space: &mut SearchSpace) {
     space.startup_time = section.float("startup_time", Limit::Time).optional();
     space.aic_nextn = section.integer("aic_nextn", 1..=MOST_DRAFT_TOKENS).optional();
     space.backend_version = section.text("backend_version").optional();
-    section.section("kv_transfer", kv_transfer).set(&mut space.kv_transfer);
+    section.section("kv_transfer", kv_transfer_of_model).set(&mut space.kv_transfer);
     pricing(section, space);
 }
 

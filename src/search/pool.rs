@@ -147,14 +147,17 @@ impl Engine<'_> {
     fn layouts(&mut self) -> Vec<ParallelConfig> {
         let space = self.finder.space;
         if self.mode == DeploymentMode::Disagg && self.backend == Backend::Trtllm {
-            return self.give_up("disaggregated deployments are not searched with trtllm");
+            self.problems.insert("disaggregated deployments are not searched with trtllm".into(), 1);
+            return Vec::new();
         }
         let family = match ProfileNames::of(space).map(|names| names.family(self.backend)).transpose() {
             Ok(family) => family,
             Err(error) => {
                 // What memory has to say is worth hearing all the same.
                 self.shapes(None);
-                return self.give_up(&error.message);
+                self.why_the_budget_is_too_small(1);
+                self.problems.insert(profile::absence(space, self.backend, &error), 1);
+                return Vec::new();
             }
         };
         let shapes = self.shapes(family);
@@ -164,12 +167,6 @@ impl Engine<'_> {
             self.why_the_budget_is_too_small(smallest);
         }
         layouts
-    }
-
-    fn give_up(&mut self, reason: &str) -> Vec<ParallelConfig> {
-        self.problems.shift_insert(0, reason.to_owned(), 1);
-        self.why_the_budget_is_too_small(1);
-        Vec::new()
     }
 
     fn layouts_of(&self, shapes: &[Shape]) -> Vec<ParallelConfig> {

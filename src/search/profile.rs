@@ -46,6 +46,19 @@ pub(super) fn versions(space: &SearchSpace) -> Vec<(Backend, String)> {
     space.backend.iter().filter_map(version).collect()
 }
 
+/// That there is no profile at all for an engine, without everything that there is instead.
+pub(super) fn absence(space: &SearchSpace, backend: Backend, error: &ProfileError) -> String {
+    match (error.field, ProfileNames::of(space)) {
+        ("model_name" | "hardware_sku" | "backend", Some(names)) => format!(
+            "there is no timing profile of {} on {} with {}",
+            names.model_name,
+            names.hardware_sku,
+            backend.name()
+        ),
+        _ => error.message.clone(),
+    }
+}
+
 /// Why a family has no profile of a shape, if so.
 pub(super) fn shape_problem(family: &Family, shape: &Shape) -> Option<String> {
     let Shape { tp, pp, attention_dp, moe_tp, moe_ep, replicas: _ } = *shape;

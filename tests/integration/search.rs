@@ -312,3 +312,126 @@ fn settings_without_effect_are_noted_unless_quiet() {
     let quiet = place.run(&[&set[..], &["--quiet"]].concat()).ending(0);
     assert_eq!((quiet.stderr.as_str(), quiet.stdout), ("", loud.stdout));
 }
+
+/// A model of 405 billion parameters in two roles on one GPU: a valid question whose answer is that nothing fits.
+#[test]
+fn what_cannot_fit_is_an_answer_with_its_figures() {
+    let place = Workplace::with("search.yaml", include_str!("../data/bad-inputs/20-nothing-can-fit.yaml"));
+    let set = "search_space.planner_scaling_policy=[disabled]";
+    let answer = place.run(&["search", "search.yaml", "--set", set, "--output-dir", "out"]).ending(1);
+    let result = place.read_json("out/candidates.json");
+    assert_eq!(result["candidates"], Value::Array(Vec::new()));
+    let skipped = result["skipped"].as_array().unwrap();
+    let branch = skipped.iter().find(|skip| skip["shape"].is_null()).unwrap();
+    assert_eq!((&branch["deployment_mode"], &branch["backend"]), (&"disagg".into(), &"vllm".into()));
+    let reason = branch["reason"].as_str().unwrap();
+    for part in [
+        "at least two workers",
+        "gpu_budget is 1",
+        "762.2 GiB per GPU are needed without it (756.0 GiB of weights)",
+        "126.9 GiB are available of 141.0 GiB: the weights alone exceed the memory",
+        "no timing profile of meta-llama/Llama-3.1-405B on h200_sxm with vllm",
+    ] {
+        assert!(reason.contains(part), "{part}: {reason}");
+    }
+    assert!(answer.stdout.contains("left out: no disaggregated deployment with vllm: "), "{}", answer.stdout);
+    assert!(!answer.stdout.contains("TTFT") && answer.stderr.contains("no feasible candidate"));
+    assert!(!place.path("out/best.yaml").exists());
+}
+
+/// All pairs of roles of a dense model on four GPUs.
+const TWO_ROLES: &str = "\
+search_space:
+  deployment_mode: [disagg]
+  model_name: Qwen/Qwen3-32B
+  hardware_sku: h200_sxm
+  timing: {model: polynomial}
+  gpu_budget: 4
+  planner_scaling_policy: [disabled]
+  router_mode: [round_robin]
+  kv_transfer: {bandwidth_gbps: 50}
+  prefill_max_num_batched_tokens: [8192]
+  prefill_max_num_seqs: [16]
+  decode_max_num_seqs: [256]
+workload: {isl: 600, osl: 30, concurrency: 8, num_request_ratio: 4}
+goal: {target: throughput}
+";
+
+#[test]
+fn disaggregated_candidates_compete() {
+    let place = Workplace::with("search.yaml", TWO_ROLES);
+    let answer = place.run(&["search", "search.yaml", "--output-dir", "out"]).ending(0);
+    let result = place.read_json("out/candidates.json");
+    assert_eq!((&result["tally"]["feasible"], &result["certified_optimum"]), (&11.into(), &true.into()));
+    let best = &result["candidates"][0];
+    assert!(best["config"]["prefill_tp"].is_number() && best["config"]["decode_max_num_seqs"] == 256);
+    // 64 layers with keys and values of 8 heads of 128 numbers of two bytes.
+    assert_eq!(best["scenario"]["deployment"]["kv_transfer"]["bytes_per_token"], 64 * 2 * 8 * 128 * 2);
+    let report = place.run(&["replay", "out/best.yaml", "--format", "json"]).ending(0).json();
+    assert_eq!(report["summary"], best["metrics"]);
+    assert!(!answer.stderr.contains("instantly"), "{}", answer.stderr);
+    let instant = place.run(&["search", "search.yaml", "--set", "search_space.kv_transfer={latency_ms: 0}"]);
+    assert!(instant.ending(0).stderr.contains("hand KV blocks over instantly"));
+}
+
+#[test]
+fn both_modes_compete_in_one_ranking() {
+    let place = Workplace::with("search.yaml", TWO_ROLES);
+    let set = ["search_space.deployment_mode=[disagg, agg]", "search_space.agg_max_num_seqs=[256]"];
+    let more = ["search_space.agg_max_num_batched_tokens=[8192]", "search_space.agg_block_size=32"];
+    let overrides = [set, more].concat().into_iter().flat_map(|set| ["--set", set]);
+    let arguments: Vec<&str> =
+        ["search", "search.yaml", "--format=json"].into_iter().chain(overrides).collect();
+    let result = place.run(&arguments).ending(0).json();
+    let modes = |mode: &str| {
+        result["candidates"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|one| one["config"]["deployment_mode"] == mode)
+            .count()
+    };
+    assert_eq!((modes("disagg"), modes("agg")), (11, 7));
+}
+
+#[test]
+fn a_share_of_the_cache_is_a_load() {
+    let place = Workplace::with("search.yaml", TWO_ROLES);
+    let load = "workload={isl: 600, osl: 30, kv_load_ratio: 0.5, num_request_ratio: 2}";
+    let blocks = "search_space.num_gpu_blocks=100";
+    let result = place
+        .run(&["search", "search.yaml", "--set", load, "--set", blocks, "--format=json"])
+        .ending(0)
+        .json();
+    let candidates = result["candidates"].as_array().unwrap();
+    assert_eq!(candidates.len(), 11);
+    for candidate in candidates {
+        let config = &candidate["config"];
+        // Decode workers hold 100 blocks of 64 tokens each; a request has 615 half way.
+        let tokens = 6400 * config["decode_replicas"].as_u64().unwrap();
+        assert_eq!(config["kv_load_capacity_tokens"], tokens);
+        assert_eq!(config["kv_load_concurrency_capacity"], tokens / 615);
+        assert_eq!(config["concurrency"], tokens / 615 / 2);
+        assert_eq!(metric(candidate, "num_requests"), (tokens / 615 / 2 * 2) as f64);
+    }
+    let tight = "search_space.num_gpu_blocks=9";
+    let answer = place.run(&["search", "search.yaml", "--set", load, "--set", tight]).ending(1);
+    assert!(answer.stdout.contains("candidate KV capacity infeasible"), "{}", answer.stdout);
+}
+
+#[test]
+fn models_and_gpus_may_come_from_files() {
+    let own = TWO_ROLES.replace("Qwen/Qwen3-32B", "my/model")
+        + "facts: {models: [{name: my/model, path: my/config.json}]}\n";
+    let place = Workplace::with("search.yaml", &own);
+    place.run(&["search", "search.yaml"]).refusing(&["my/config.json: cannot be read"]);
+    place.write("my/config.json", r#"{"architectures": ["LlamaForCausalLM"], "hidden_size": "4096"}"#);
+    place
+        .run(&["search", "search.yaml"])
+        .refusing(&["my/config.json: hidden_size: `\"4096\"`", "num_hidden_layers"]);
+    let config = include_str!("../../src/model/configs/meta-llama--Meta-Llama-3.1-8B.json");
+    place.write("my/config.json", config);
+    let best =
+        place.run(&["search", "search.yaml", "--format=json"]).ending(0).json()["candidates"][0].clone();
+    assert_eq!(best["scenario"]["deployment"]["kv_transfer"]["bytes_per_token"], 32 * 2 * 8 * 128 * 2);
+}
