@@ -61,15 +61,15 @@ pub(super) enum Command {
 pub(super) struct SearchArguments {
     /// Search configuration (YAML with a `search_space:` key)
     pub(super) config: PathBuf,
-    /// Write candidates.json, trials.jsonl and best.yaml to this folder
+    /// Write candidates.json, trials.jsonl and best.yaml (pareto.csv for a frontier) to this folder
     #[arg(long, value_name = "DIR")]
     pub(super) output_dir: Option<PathBuf>,
     /// Replays that run at the same time; never changes the answer [default: one per core, at most
     /// `sweep.parallel_evals`]
     #[arg(long, value_name = "N")]
     pub(super) threads: Option<NonZeroUsize>,
-    /// Go on where an interrupted search stopped
-    #[arg(long, hide = true)]
+    /// Go on where a search into the same folder stopped, however it ended: its trials are taken from trials.jsonl
+    #[arg(long, requires = "output_dir")]
     pub(super) resume: bool,
     #[command(flatten)]
     pub(super) overrides: Overrides,

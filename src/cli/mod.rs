@@ -6,6 +6,7 @@ mod console;
 mod failure;
 mod input;
 mod output;
+mod pareto_csv;
 mod progress;
 mod ranking_table;
 mod replay;

@@ -1,7 +1,7 @@
 //! The folder that results are written to.
 
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufWriter, Seek, Write};
 use std::path::{Path, PathBuf};
 
 use super::failure::Failure;
@@ -39,6 +39,36 @@ impl OutputFolder {
         write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
     ) -> Result<(), Failure> {
         write_atomically(&self.path.join(name), write).map_err(Failure::run)
+    }
+
+    /// What a file that grows line by line holds; nothing if it is not there.
+    pub(super) fn read_journal(&self, name: &str) -> Result<Vec<u8>, Failure> {
+        let path = self.path.join(name);
+        match std::fs::read(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+            result => {
+                result.map_err(|error| Failure::input(format!("{} cannot be read: {error}", path.display())))
+            }
+        }
+    }
+
+    /// Opens a file that grows line by line after its first `length` bytes; what follows these is cut off.
+    pub(super) fn append_to_journal(
+        &self,
+        name: &str,
+        length: u64,
+    ) -> Result<Box<dyn Write + Send>, Failure> {
+        let path = self.path.join(name);
+        let open = || {
+            let mut file = OpenOptions::new().create(true).truncate(false).write(true).open(&path)?;
+            file.set_len(length)?;
+            file.seek(io::SeekFrom::End(0))?;
+            Ok(file)
+        };
+        let file = open().map_err(|error: io::Error| {
+            Failure::input(format!("{} could not be written: {error}", path.display()))
+        })?;
+        Ok(Box::new(file))
     }
 
     /// Opens a file that grows line by line.

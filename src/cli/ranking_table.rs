@@ -26,6 +26,9 @@ const FIGURES: [(&str, &str, f64); 6] = [
 pub(super) fn search_table(result: &SearchResult) -> String {
     let mut lines = Vec::new();
     if !result.candidates.is_empty() {
+        if result.goal.is_pareto() {
+            lines.push(format!("pareto front ({} non-dominated):", result.candidates.len()));
+        }
         lines.push(ranking(&result.candidates));
     }
     if result.candidates.len() > SHOWN {
@@ -37,7 +40,10 @@ pub(super) fn search_table(result: &SearchResult) -> String {
             "stopped early: suggestions ran out with {found} of {wanted} new candidates in the last round"
         )),
         StudyEnd::Interrupted => Some("interrupted: this is the best so far".into()),
-        StudyEnd::RoundsDone | StudyEnd::Exhausted => None,
+        StudyEnd::Exhausted if !result.certified_optimum => {
+            Some("all points of the space have been tried".into())
+        }
+        StudyEnd::Exhausted | StudyEnd::RoundsDone | StudyEnd::Diverged { .. } => None,
     }));
     let left_out = result.skipped.iter().filter(|skip| skip.shape.is_none());
     lines.extend(left_out.map(|skip| format!("left out: {skip}")));
@@ -55,20 +61,37 @@ fn ranking(candidates: &[Candidate]) -> String {
         .collect();
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
-    let headings = ["rank", "score", "GPUs"].into_iter().chain(knobs.iter().copied());
+    let objectives = objectives(&candidates[0]);
+    let headings = ["rank"].into_iter().chain(objectives.iter().copied()).chain(["GPUs"]);
+    let headings = headings.chain(knobs.iter().copied());
     table.set_header(headings.chain(figures.iter().map(|(heading, ..)| *heading)));
     for candidate in shown {
-        let place = [candidate.rank.to_string(), figure(candidate.score), candidate.used_gpus.to_string()];
+        let worth = objectives.iter().map(|name| figure(worth(candidate, name)));
+        let place =
+            [candidate.rank.to_string()].into_iter().chain(worth).chain([candidate.used_gpus.to_string()]);
         let settings = knobs.iter().map(|knob| candidate.config.get(*knob).map_or(ABSENT.into(), setting));
         let measured = figures.iter().map(|(_, name, factor)| {
             metric(&candidate.metrics, name).map_or(ABSENT.into(), |value| figure(value * factor))
         });
-        table.add_row(place.into_iter().chain(settings).chain(measured));
+        table.add_row(place.chain(settings).chain(measured));
     }
     for column in table.column_iter_mut() {
         column.set_cell_alignment(CellAlignment::Right);
     }
     table.trim_fmt()
+}
+
+/// Headings of what the candidates are judged by.
+fn objectives(candidate: &Candidate) -> Vec<&str> {
+    match &candidate.objectives {
+        Some(values) => values.keys().map(String::as_str).collect(),
+        None => vec!["score"],
+    }
+}
+
+fn worth(candidate: &Candidate, objective: &str) -> f64 {
+    let value = candidate.objectives.as_ref().and_then(|values| metric(values, objective));
+    value.unwrap_or(candidate.score)
 }
 
 /// Names of the settings in which the candidates differ, in their order.
@@ -109,8 +132,11 @@ fn figure(value: f64) -> String {
 
 fn tally(result: &SearchResult) -> String {
     let tally = &result.tally;
-    let certified =
-        if result.certified_optimum { "; every point was evaluated: rank 1 is the optimum" } else { "" };
+    let certified = match (result.certified_optimum, result.goal.is_pareto()) {
+        (true, false) => "; every point was evaluated: rank 1 is the optimum",
+        (true, true) => "; every point was evaluated: the front is that of the whole space",
+        (false, _) => "",
+    };
     format!(
         "{} of {} trials feasible, {} infeasible, {} failed, {} unsupported; {} repeated an earlier one{certified}",
         tally.feasible,

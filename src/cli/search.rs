@@ -1,5 +1,6 @@
 //! `spica search`: the main job.
 
+use std::io::Write;
 use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::Arc;
@@ -10,6 +11,7 @@ use super::console::{Console, complain};
 use super::failure::{Failure, Status};
 use super::input::{load_document, load_workload};
 use super::output::OutputFolder;
+use super::pareto_csv;
 use super::progress::ProgressOnTerminal;
 use super::ranking_table::search_table;
 use crate::config::Document;
@@ -17,7 +19,8 @@ use crate::model::Catalogue;
 use crate::registry::Registry;
 use crate::report::files::write_json;
 use crate::search::{
-    self, Evaluator, Options, Plan, Refusal, ReplayEvaluator, Requests, SearchResult, Watcher,
+    self, Evaluator, Journal, Options, PastTrial, Plan, Refusal, ReplayEvaluator, Requests, SearchError,
+    SearchResult, Watcher,
 };
 use crate::serving::Traffic;
 
@@ -25,30 +28,40 @@ use crate::serving::Traffic;
 const CANDIDATES: &str = "candidates.json";
 const TRIALS: &str = "trials.jsonl";
 const BEST: &str = "best.yaml";
+const PARETO: &str = "pareto.csv";
+const RESULTS: [&str; 3] = [CANDIDATES, BEST, PARETO];
+const ALL: [&str; 4] = [CANDIDATES, BEST, PARETO, TRIALS];
 
 pub(super) fn run(
     arguments: &SearchArguments,
     console: Console,
     registry: Arc<Registry>,
 ) -> Result<Status, Failure> {
-    if arguments.resume {
-        return Err(Failure::input("--resume is not built yet; run the search without it"));
-    }
     let file = &arguments.config;
     let plan = plan(file, load_document(file, &arguments.overrides.set)?, &registry)?;
     let threads = arguments.threads.unwrap_or_else(|| default_threads(&plan));
     announce(file, &plan, threads, console);
     let interrupt = interrupt_on_signal()?;
     let evaluator = evaluator(&plan, registry, &interrupt, console)?;
-    let folder = arguments.output_dir.as_deref();
-    let folder = folder.map(|path| OutputFolder::prepare(path, &[CANDIDATES, TRIALS, BEST])).transpose()?;
+    let stale: &[&str] = if arguments.resume { &RESULTS } else { &ALL };
+    let folder =
+        arguments.output_dir.as_deref().map(|path| OutputFolder::prepare(path, stale)).transpose()?;
+    let (journal, past) = match &folder {
+        Some(folder) if arguments.resume => reopen(folder, console)?,
+        Some(folder) => (Some(folder.journal(TRIALS)?), Vec::new()),
+        None => (None, Vec::new()),
+    };
     let options = Options {
         threads,
         interrupt,
-        journal: folder.as_ref().map(|folder| folder.journal(TRIALS)).transpose()?,
+        journal,
+        past,
         watcher: console.shows_progress().then(|| Box::new(ProgressOnTerminal::new()) as Box<dyn Watcher>),
     };
-    let result = search::run(&plan, &evaluator, options).map_err(Failure::run)?;
+    let result = search::run(&plan, &evaluator, options).map_err(|error| match error {
+        SearchError::Diverged { .. } => Failure::input(format!("--resume: {error}")),
+        error => Failure::run(error),
+    })?;
     if let Some(folder) = &folder {
         write_files(&result, folder)?;
     }
@@ -57,6 +70,20 @@ pub(super) fn run(
         Format::Json => Console::print_json(&result)?,
     }
     Ok(conclude(&result))
+}
+
+type Journalled = (Option<Box<dyn Write + Send>>, Vec<PastTrial>);
+
+/// Opens the journal of an earlier run to go on with it.
+fn reopen(folder: &OutputFolder, console: Console) -> Result<Journalled, Failure> {
+    let journal = Journal::read(&folder.read_journal(TRIALS)?).map_err(|error| {
+        Failure::input(format!("--resume: {}: {error}", folder.path().join(TRIALS).display()))
+    })?;
+    console.note(format!("resuming after {} trials", journal.trials.len()));
+    if journal.is_torn {
+        console.note(format!("{TRIALS}: the last line was cut off and has been removed"));
+    }
+    Ok((Some(folder.append_to_journal(TRIALS, journal.length)?), journal.trials))
 }
 
 /// Plans the search, or lists everything that stands in its way.
@@ -133,9 +160,12 @@ fn default_threads(plan: &Plan) -> NonZeroUsize {
 
 fn write_files(result: &SearchResult, folder: &OutputFolder) -> Result<(), Failure> {
     folder.write(CANDIDATES, |out| write_json(result, out))?;
+    if result.goal.is_pareto() {
+        folder.write(PARETO, |out| pareto_csv::write(result, out))?;
+    }
     if let Some(best) = result.best() {
         let yaml = best.scenario.with_paths_from(folder.path()).to_yaml();
-        folder.write(BEST, |out| std::io::Write::write_all(out, yaml.as_bytes()))?;
+        folder.write(BEST, |out| out.write_all(yaml.as_bytes()))?;
     }
     Ok(())
 }

@@ -297,6 +297,21 @@ pub struct OptimizationGoal {
     pub min_attainment: Option<f64>,
 }
 
+impl OptimizationGoal {
+    /// What is optimised: one objective, or those of a Pareto goal.
+    pub fn objectives(&self) -> &[OptimizationTarget] {
+        match self.target {
+            OptimizationTarget::Pareto => &self.pareto_objectives,
+            _ => std::slice::from_ref(&self.target),
+        }
+    }
+
+    /// Whether the answer is a frontier.
+    pub fn is_pareto(&self) -> bool {
+        self.target == OptimizationTarget::Pareto
+    }
+}
+
 impl Default for OptimizationGoal {
     fn default() -> Self {
         Self {
@@ -382,7 +397,7 @@ impl Default for SweepConfig {
 }
 
 /// The sampler of a search that names none.
-pub const DEFAULT_SAMPLER: &str = "random";
+pub const DEFAULT_SAMPLER: &str = "gp_ucb_pe";
 
 /// The first rounds look at a part of the workload only.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]

@@ -13,7 +13,7 @@ use super::space::{Condition, Dimension, Point, Space};
 use super::{memory, policy_filter, profile};
 use crate::config::presets::ScalingPolicy;
 use crate::config::scenario::{Backend, DeploymentMode, KvTransfer, PolicyConfig};
-use crate::config::search::{SearchSpace, SmartSearchConfig};
+use crate::config::search::{KvLoadRatio, LoadShape, SearchSpace, SmartSearchConfig};
 use crate::model::Catalogue;
 
 /// The router whose weights are knobs of a search.
@@ -46,6 +46,8 @@ pub(super) struct Choices {
     pub(super) planner_scaling_policy: Vec<ScalingPolicy>,
     /// The knobs of batches, by name.
     pub(super) batches: Vec<(&'static str, Vec<u32>)>,
+    /// Loads as shares of the KV cache; none if the load is given otherwise.
+    pub(super) kv_load_ratio: Vec<f64>,
 }
 
 /// The branches of a search, and what its author should know about them before it runs.
@@ -122,6 +124,7 @@ impl Branch {
                 .flat_map(|role| role.batch_knobs(space))
                 .map(|(name, choices)| (name, distinct(choices)))
                 .collect(),
+            kv_load_ratio: kv_load_ratios(&config.workload.load),
         };
         let points = Space::new(placements.len() as u32, choices.dimensions());
         Self {
@@ -193,6 +196,9 @@ impl Choices {
             dimension("planner_scaling_policy", &self.planner_scaling_policy),
         ];
         dimensions.extend(self.batches.iter().map(|(name, choices)| dimension(name, choices)));
+        if !self.kv_load_ratio.is_empty() {
+            dimensions.push(dimension("kv_load_ratio", &self.kv_load_ratio));
+        }
         dimensions
     }
 
@@ -204,6 +210,20 @@ impl Choices {
             .collect()
     }
 }
+
+/// The shares of the KV cache that are tried as loads: of a range its ends and 99 between them at even distances.
+fn kv_load_ratios(load: &LoadShape) -> Vec<f64> {
+    match load {
+        LoadShape::KvLoad { kv_load_ratio: KvLoadRatio::Fixed(ratio), .. } => vec![*ratio],
+        LoadShape::KvLoad { kv_load_ratio: KvLoadRatio::Range([low, high]), .. } => (0..=LOAD_STEPS)
+            .map(|step| (low * f64::from(LOAD_STEPS - step) + high * f64::from(step)) / f64::from(LOAD_STEPS))
+            .collect(),
+        LoadShape::Trace(_) | LoadShape::Rate { .. } | LoadShape::Concurrency { .. } => Vec::new(),
+    }
+}
+
+/// Steps from the one end of a range of loads to the other.
+const LOAD_STEPS: u32 = 100;
 
 /// A router as a configuration writes it: its name alone when it has no fields.
 pub(super) fn router_value(router: &PolicyConfig) -> Value {

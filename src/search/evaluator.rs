@@ -1,11 +1,13 @@
 //! What turns a candidate into figures.
 
+use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::Value;
 
+use super::journal::Hash;
 use super::trial::Evaluation;
 use super::watchdog::Watchdog;
 use crate::config::scenario::Scenario;
@@ -20,6 +22,12 @@ use crate::workload;
 pub trait Evaluator: Send + Sync {
     /// Evaluates one candidate.
     fn evaluate(&self, scenario: &Scenario) -> Evaluation;
+
+    /// A hash of everything beside the scenario that its answers depend on, to tell whether the answers of an earlier run
+    /// still hold.
+    fn fingerprint(&self) -> u64 {
+        0
+    }
 }
 
 impl<F: Fn(&Scenario) -> Evaluation + Send + Sync> Evaluator for F {
@@ -38,6 +46,17 @@ pub enum Requests {
 }
 
 impl Requests {
+    fn fingerprint(&self) -> u64 {
+        let Self::Shared(prepared) = self else { return 0 };
+        let mut hash = Hash::default();
+        if let Some(traffic) = prepared.first() {
+            let workload = traffic.workload();
+            write!(hash, "{:?} {:?} {:?}", workload.requests, workload.chunk_ids, workload.concurrency)
+                .expect("hashing cannot fail");
+        }
+        hash.digest()
+    }
+
     fn traffic(&self, scenario: &Scenario) -> Result<Traffic, ReplayError> {
         let block_size = scenario.deployment.block_size();
         match self {
@@ -91,6 +110,10 @@ impl ReplayEvaluator {
 }
 
 impl Evaluator for ReplayEvaluator {
+    fn fingerprint(&self) -> u64 {
+        self.requests.fingerprint()
+    }
+
     fn evaluate(&self, scenario: &Scenario) -> Evaluation {
         let result = match &self.limit {
             Some((_, watchdog)) => self.replay(scenario, watchdog.watch().flag()),

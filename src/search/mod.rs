@@ -6,6 +6,7 @@
 
 mod branch;
 mod evaluator;
+mod journal;
 mod layout;
 mod memory;
 mod objective;
@@ -29,13 +30,14 @@ mod watchdog;
 
 pub use branch::{Branch, Plan};
 pub use evaluator::{Evaluator, ReplayEvaluator, Requests};
+pub use journal::{Journal, JournalError, PastTrial};
 pub use layout::{
     aggregated, disaggregated, gpus_per_worker, shapes_within, strategy, total_gpus, used_gpus, worker_shapes,
 };
-pub use objective::{Direction, Metrics, direction, metric, objective_value, score};
+pub use objective::{Direction, Metrics, direction, metric, objective_name, objective_value, score};
 pub use pool::Skipped;
 pub use projection::{Domain, LayoutDimension, Projection, StructuredPool, Wish};
-pub use ranking::{Candidate, rank};
+pub use ranking::{Candidate, frontier, rank};
 pub use refusal::Refusal;
 pub use result::{Rejected, SearchResult, StudySummary};
 pub use sampler::{GpUcbPe, Grid, Halton, Observation, Random, Sampler, Tpe};

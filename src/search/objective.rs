@@ -79,23 +79,45 @@ pub fn score(target: OptimizationTarget, value: f64) -> f64 {
     }
 }
 
+/// The name of an objective, as a configuration writes it.
+pub fn objective_name(target: OptimizationTarget) -> String {
+    match serde_json::to_value(target) {
+        Ok(Value::String(name)) => name,
+        _ => unreachable!("an objective is written as its name"),
+    }
+}
+
+/// What a goal reads from the replay of a candidate that counts.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Worth {
+    /// Signed so that higher is better; for a Pareto goal the first objective, as it is.
+    pub(super) score: f64,
+    /// One number per objective, signed so that higher is better.
+    pub(super) signed: Box<[f64]>,
+    /// The objectives of a Pareto goal by name, as they are.
+    pub(super) objectives: Option<Map<String, Value>>,
+}
+
 /// How a measured candidate stands before the goal.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Verdict {
-    /// It counts, with this score.
-    Feasible(f64),
+    /// It counts.
+    Feasible(Worth),
     /// It misses a bar that the goal sets.
     Infeasible(String),
     /// The replay lacks what the goal reads.
     Unscored(String),
 }
 
-/// Scores a candidate for a goal with a single objective.
+/// Scores a candidate.
 pub(super) fn judge(goal: &OptimizationGoal, metrics: &Metrics) -> Verdict {
-    let value = match objective_value(goal.target, metrics) {
-        Ok(value) => value,
-        Err(name) => return Verdict::Unscored(lacking(name, metrics)),
-    };
+    let mut values = Vec::new();
+    for &target in goal.objectives() {
+        match objective_value(target, metrics) {
+            Ok(value) => values.push((target, value)),
+            Err(name) => return Verdict::Unscored(lacking(name, metrics)),
+        }
+    }
     if let Some(minimum) = goal.min_attainment {
         match metric(metrics, "attainment") {
             None => return Verdict::Unscored(lacking("attainment", metrics)),
@@ -107,13 +129,24 @@ pub(super) fn judge(goal: &OptimizationGoal, metrics: &Metrics) -> Verdict {
             Some(_) => {}
         }
     }
-    Verdict::Feasible(score(goal.target, value))
+    Verdict::Feasible(worth(goal, &values))
 }
 
 fn lacking(name: &str, metrics: &Metrics) -> String {
     let completed = metric(metrics, "completed_requests");
     let why = if completed == Some(0.0) { ": no request completed" } else { "" };
     format!("replay report lacks {name}{why}")
+}
+
+fn worth(goal: &OptimizationGoal, values: &[(OptimizationTarget, f64)]) -> Worth {
+    let signed: Box<[f64]> = values.iter().map(|&(target, value)| score(target, value)).collect();
+    let named =
+        || values.iter().map(|&(target, value)| (objective_name(target), Value::from(value))).collect();
+    if goal.is_pareto() {
+        Worth { score: values[0].1, signed, objectives: Some(named()) }
+    } else {
+        Worth { score: signed[0], signed, objectives: None }
+    }
 }
 
 #[cfg(test)]
@@ -149,10 +182,32 @@ mod tests {
         }
     }
 
+    fn scored(target: OptimizationTarget, min_attainment: Option<f64>, metrics: &Metrics) -> f64 {
+        match judge(&goal(target, min_attainment), metrics) {
+            Verdict::Feasible(worth) => worth.score,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_frontier_has_a_value_for_each_objective_and_the_first_for_a_score() {
+        let mut goal = goal(OptimizationTarget::Pareto, None);
+        goal.pareto_objectives = vec![OptimizationTarget::E2eLatency, OptimizationTarget::Throughput];
+        let measured = metrics(&json!({"output_throughput_tok_s": 5.0, "mean_e2e_latency_ms": 250.0}));
+        let expected = Worth {
+            score: 250.0,
+            signed: [-250.0, 5.0].into(),
+            objectives: json!({"e2e_latency": 250.0, "throughput": 5.0}).as_object().cloned(),
+        };
+        assert_eq!(judge(&goal, &measured), Verdict::Feasible(expected));
+        let lacking = judge(&goal, &metrics(&json!({"output_throughput_tok_s": 5.0})));
+        assert!(matches!(lacking, Verdict::Unscored(reason) if reason.contains("mean_e2e_latency_ms")));
+    }
+
     #[test]
     fn latency_is_better_when_smaller() {
         let metrics = metrics(&json!({"mean_e2e_latency_ms": 250.0}));
-        assert_eq!(judge(&goal(OptimizationTarget::E2eLatency, None), &metrics), Verdict::Feasible(-250.0));
+        assert_eq!(scored(OptimizationTarget::E2eLatency, None, &metrics), -250.0);
     }
 
     #[test]
@@ -171,7 +226,7 @@ mod tests {
     #[test]
     fn the_attainment_bar_is_inclusive() {
         let metrics = metrics(&json!({"output_throughput_tok_s": 5.0, "attainment": 0.9}));
-        assert_eq!(judge(&goal(OptimizationTarget::Throughput, Some(0.9)), &metrics), Verdict::Feasible(5.0));
+        assert_eq!(scored(OptimizationTarget::Throughput, Some(0.9), &metrics), 5.0);
         let below = judge(&goal(OptimizationTarget::Throughput, Some(0.95)), &metrics);
         assert!(matches!(below, Verdict::Infeasible(reason) if reason.contains("0.95")));
     }

@@ -5,16 +5,18 @@ use std::cmp::Ordering;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
-use super::objective::Metrics;
+use super::objective::{Metrics, metric, objective_name, score};
+use super::sampler::merit::dominates;
 use super::trial::TrialRecord;
 use crate::config::scenario::Scenario;
+use crate::config::search::OptimizationTarget;
 
 /// A deployment that was replayed and counts.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Candidate {
-    /// Its place in the ranking, from 1.
+    /// Its place in the ranking or along the frontier, from 1.
     pub rank: usize,
-    /// The goal's objective, signed so that higher is better.
+    /// The goal's objective, signed so that higher is better; the first of a Pareto goal as it is.
     pub score: f64,
     /// GPUs that it occupies.
     pub used_gpus: u32,
@@ -38,14 +40,39 @@ impl Candidate {
             used_gpus: record.used_gpus,
             config: record.config.clone(),
             metrics: record.metrics.clone()?,
-            objectives: None,
+            objectives: record.objectives.clone(),
             scenario: record.scenario.as_deref()?.clone(),
         })
+    }
+
+    /// The value of each objective of a Pareto goal, signed so that higher is better.
+    fn signed(&self, objectives: &[OptimizationTarget]) -> Vec<f64> {
+        let value = |&target: &OptimizationTarget| {
+            let value = self.objectives.as_ref().and_then(|values| metric(values, &objective_name(target)));
+            score(target, value.unwrap_or(0.0))
+        };
+        objectives.iter().map(value).collect()
     }
 }
 
 fn as_in_its_file<S: Serializer>(scenario: &Scenario, serializer: S) -> Result<S::Ok, S::Error> {
     scenario.to_json().serialize(serializer)
+}
+
+/// The candidates that no other is better than: every other is worse on one objective, or equal on all. In ascending order
+/// of the last objective, as it is; among equals by their settings.
+pub fn frontier(candidates: Vec<Candidate>, objectives: &[OptimizationTarget]) -> Vec<Candidate> {
+    let signed: Vec<Vec<f64>> = candidates.iter().map(|candidate| candidate.signed(objectives)).collect();
+    let mut kept: Vec<(f64, String, Candidate)> = Vec::new();
+    for (candidate, own) in candidates.into_iter().zip(&signed) {
+        if !signed.iter().any(|other| dominates(other, own)) {
+            let last =
+                objectives.last().zip(own.last()).map_or(0.0, |(&target, &value)| score(target, value));
+            kept.push((last, Value::Object(candidate.config.clone()).to_string(), candidate));
+        }
+    }
+    kept.sort_by(|left, right| left.0.total_cmp(&right.0).then_with(|| left.1.cmp(&right.1)));
+    numbered(kept.into_iter().map(|(.., candidate)| candidate).collect())
 }
 
 /// Ranks candidates: the higher score first, then fewer GPUs, then by their settings, so that the order never depends
@@ -56,6 +83,10 @@ pub fn rank(mut candidates: Vec<Candidate>) -> Vec<Candidate> {
         used_gpus: candidate.used_gpus,
         config: Value::Object(candidate.config.clone()).to_string(),
     });
+    numbered(candidates)
+}
+
+fn numbered(mut candidates: Vec<Candidate>) -> Vec<Candidate> {
     for (place, candidate) in candidates.iter_mut().enumerate() {
         candidate.rank = place + 1;
     }
@@ -135,5 +166,42 @@ mod tests {
             assert_eq!(names, "abcegdf");
             assert_eq!(ranked.iter().map(|one| one.rank).collect::<Vec<_>>(), [1, 2, 3, 4, 5, 6, 7]);
         }
+    }
+
+    fn on(name: &str, first: (&str, f64), second: (&str, f64)) -> Candidate {
+        let mut candidate = candidates(&[(first.1, 1, name)]).remove(0);
+        candidate.objectives =
+            Some([first, second].map(|(name, value)| (name.into(), value.into())).into_iter().collect());
+        candidate
+    }
+
+    fn names(front: &[Candidate]) -> Vec<&str> {
+        front.iter().map(|one| one.config["name"].as_str().unwrap()).collect()
+    }
+
+    #[test]
+    fn a_frontier_keeps_what_nothing_beats_along_its_last_objective() {
+        let on = |name, per_gpu, per_user| {
+            on(name, ("throughput_per_gpu", per_gpu), ("throughput_per_user", per_user))
+        };
+        let all = vec![
+            on("middle", 150.0, 25.0),
+            on("beaten", 149.0, 25.0),
+            on("left a", 180.0, 12.0),
+            on("right", 100.0, 40.0),
+            on("left b", 180.0, 12.0),
+        ];
+        let objectives = [OptimizationTarget::ThroughputPerGpu, OptimizationTarget::ThroughputPerUser];
+        let front = frontier(all, &objectives);
+        assert_eq!(names(&front), ["left a", "left b", "middle", "right"]);
+        assert_eq!(front.iter().map(|one| one.rank).collect::<Vec<_>>(), [1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn latency_on_a_frontier_is_better_when_smaller() {
+        let on = |name, latency, throughput| on(name, ("e2e_latency", latency), ("throughput", throughput));
+        let all = vec![on("slow", 9.0, 8.0), on("fast", 2.0, 5.0), on("beaten", 3.0, 5.0)];
+        let front = frontier(all, &[OptimizationTarget::Throughput, OptimizationTarget::E2eLatency]);
+        assert_eq!(names(&front), ["fast", "slow"]);
     }
 }

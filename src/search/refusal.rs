@@ -6,9 +6,7 @@ use super::policy_filter::{self, policy_name};
 use super::role::Role;
 use super::{layout, memory, sampler};
 use crate::config::scenario::EngineOptions;
-use crate::config::search::{
-    KvLoadRatio, LoadShape, OptimizationTarget, SearchSpace, SmartSearchConfig, SweepConfig,
-};
+use crate::config::search::{SearchSpace, SmartSearchConfig, SweepConfig};
 
 /// One thing that a configuration asks for in vain.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -38,7 +36,6 @@ pub(super) fn refusals(config: &SmartSearchConfig) -> Vec<Refusal> {
     refuse_deployment(config, &mut found);
     refuse_layouts(config, &mut found);
     refuse_scaling(config, &mut found);
-    refuse_workload_and_goal(config, &mut found);
     refuse_sweep(&config.sweep, &mut found);
     found
 }
@@ -106,18 +103,6 @@ fn refuse_scaling(config: &SmartSearchConfig, found: &mut Vec<Refusal>) {
     }
 }
 
-fn refuse_workload_and_goal(config: &SmartSearchConfig, found: &mut Vec<Refusal>) {
-    if let LoadShape::KvLoad { kv_load_ratio: KvLoadRatio::Range(_), .. } = config.workload.load {
-        found.push(Refusal::new(
-            "workload.kv_load_ratio",
-            "a range goes with a `pareto` goal, which is not built yet; give one share",
-        ));
-    }
-    if config.goal.target == OptimizationTarget::Pareto {
-        found.push(Refusal::new("goal.target", "`pareto` is not built yet; choose one objective"));
-    }
-}
-
 fn refuse_sweep(sweep: &SweepConfig, found: &mut Vec<Refusal>) {
     if let Some(message) = sampler::refusal(&sweep.sampler) {
         found.push(Refusal::new("sweep.sampler", message));
@@ -138,7 +123,7 @@ mod tests {
     use super::*;
     use crate::config::presets::{SCALING_POLICIES, ScalingPolicy};
     use crate::config::scenario::{Arrival, PolicyConfig};
-    use crate::config::search::{Fidelity, ParallelConfig};
+    use crate::config::search::{Fidelity, LoadShape, ParallelConfig};
     use crate::search::test_support::{config, plan, refusals};
 
     fn refused_keys(config: SmartSearchConfig) -> Vec<String> {
@@ -153,9 +138,6 @@ mod tests {
         space
             .planner_scaling_policy
             .extend([5, 3].map(|place: usize| ScalingPolicy::Builtin(SCALING_POLICIES[place].clone())));
-        let LoadShape::Concurrency { requests, .. } = config.workload.load else { unreachable!() };
-        config.workload.load = LoadShape::KvLoad { kv_load_ratio: KvLoadRatio::Range([0.0, 0.5]), requests };
-        config.goal.target = OptimizationTarget::Pareto;
         config.sweep.sampler = PolicyConfig::named("oracle");
         config.sweep.max_eval_passes = Some(1000);
         config.sweep.fidelity = Some(Fidelity { rounds: 1, request_fraction: 0.5 });
@@ -164,8 +146,6 @@ mod tests {
             [
                 "search_space.num_g2_blocks",
                 "search_space.planner_scaling_policy",
-                "workload.kv_load_ratio",
-                "goal.target",
                 "sweep.sampler",
                 "sweep.max_eval_passes",
                 "sweep.fidelity",

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use super::branch::Plan;
 use super::evaluator::TIMED_OUT;
 use super::pool::Skipped;
-use super::ranking::{Candidate, rank};
+use super::ranking::{Candidate, frontier, rank};
 use super::study::{Standings, StudyEnd};
 use super::trial::{Outcome, Tally, TrialRecord};
 use crate::config::scenario::DeploymentMode;
@@ -22,11 +22,12 @@ pub struct SearchResult {
     pub schema_version: u32,
     /// What was searched for.
     pub goal: OptimizationGoal,
-    /// Whether the first candidate is known to be the best of all points: every point was evaluated, and none failed.
+    /// Whether the first candidate is known to be the best of all points, or the frontier to be theirs: every point was
+    /// evaluated, and none failed.
     pub certified_optimum: bool,
     /// Trials by outcome.
     pub tally: Tally,
-    /// The candidates that count, best first.
+    /// The candidates that count, best first; of a Pareto goal those on the frontier, along it.
     pub candidates: Vec<Candidate>,
     /// The trials that do not count, in the order of suggestion; repetitions are left out.
     pub rejected: Vec<Rejected>,
@@ -81,16 +82,20 @@ impl SearchResult {
             goal: plan.config.goal.clone(),
             certified_optimum: all_covered && !candidates.is_empty() && !timed_out,
             tally,
-            candidates: rank(candidates),
+            candidates: if plan.config.goal.is_pareto() {
+                frontier(candidates, plan.config.goal.objectives())
+            } else {
+                rank(candidates)
+            },
             rejected,
             skipped: plan.skipped.clone(),
             studies,
         }
     }
 
-    /// The best candidate, if any counts.
+    /// The best candidate, if any counts. A frontier has no best.
     pub fn best(&self) -> Option<&Candidate> {
-        self.candidates.first()
+        self.candidates.first().filter(|_| !self.goal.is_pareto())
     }
 
     /// Whether the search was told to stop before its end.

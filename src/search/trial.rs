@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use indexmap::IndexMap;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::objective::Metrics;
@@ -23,7 +23,7 @@ pub enum Evaluation {
 }
 
 /// How a trial ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
     /// It was replayed and counts.
@@ -86,14 +86,18 @@ pub struct TrialRecord {
     pub deployment_mode: DeploymentMode,
     /// The round of its branch, from 1.
     pub round: u32,
+    /// What was evaluated: equal for equal scenarios and requests in the same version of the program.
+    pub evaluation: String,
     /// How it ended.
     pub outcome: Outcome,
     /// The trial it repeats, for a [`Outcome::CacheHit`].
     pub repeats: Option<u32>,
     /// Why it does not count.
     pub reason: Option<String>,
-    /// Its score, if it counts: higher is better.
+    /// Its score, if it counts: higher is better, or the first objective of a Pareto goal as it is.
     pub score: Option<f64>,
+    /// Its value on each objective of a Pareto goal, if it counts.
+    pub objectives: Option<Map<String, Value>>,
     /// GPUs that it occupies.
     pub used_gpus: u32,
     /// Every setting by name.

@@ -13,7 +13,7 @@ use crate::config::scenario::{
     Backend, CapacitySource, Deployment, DeploymentMode, EngineOptions, KvTransfer, PolicyConfig, Pool,
     Scenario,
 };
-use crate::config::search::{KvLoadRatio, LoadShape, Shape};
+use crate::config::search::{LoadShape, Shape};
 
 /// A candidate before its evaluation.
 #[derive(Clone, Debug, PartialEq)]
@@ -71,7 +71,7 @@ impl Branch {
         let used_gpus = layout::used_gpus(&placement.layout);
         let mut flat = self.flat(point, &placement);
         let made = self.role_plans(point, &placement).and_then(|roles| {
-            let load = self.kv_load(&roles)?;
+            let load = self.kv_load(point, &roles)?;
             Ok((roles, load))
         });
         match made {
@@ -106,17 +106,14 @@ impl Branch {
     }
 
     /// The requests in flight of a load that is given as a share of the KV cache.
-    fn kv_load(&self, roles: &[RolePlan]) -> Result<Option<KvLoad>, String> {
-        let LoadShape::KvLoad { kv_load_ratio: KvLoadRatio::Fixed(ratio), requests } =
-            &self.config.workload.load
-        else {
-            return Ok(None);
-        };
+    fn kv_load(&self, point: &Point, roles: &[RolePlan]) -> Result<Option<KvLoad>, String> {
+        let LoadShape::KvLoad { requests, .. } = &self.config.workload.load else { return Ok(None) };
+        let ratio = self.choices.kv_load_ratio[self.choice(point, "kv_load_ratio")];
         let bearer = Role::bearing_load(self.mode);
         let plan =
             roles.iter().find(|plan| plan.role == bearer).expect("a mode has the role that bears its load");
         let tokens = plan.capacity_tokens(bearer.block_size(&self.config.search_space));
-        KvLoad::new(*ratio, tokens, requests.isl, requests.osl).map(Some)
+        KvLoad::new(ratio, tokens, requests.isl, requests.osl).map(Some)
     }
 
     fn scenario(
@@ -321,6 +318,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::config::search::KvLoadRatio;
     use crate::search::test_support::{config, plan};
 
     fn branch() -> Branch {
@@ -404,5 +402,21 @@ mod tests {
         assert_eq!(unrolled.scenario.deployment.router.fields["prefill_load_scale"], json!(3.0));
         assert_eq!(unrolled.config["router_mode"], json!({"policy": "kv_router", "prefill_load_scale": 3.0}));
         assert!(!unrolled.config.contains_key("prefill_load_scale"));
+    }
+
+    #[test]
+    fn a_range_of_loads_is_a_knob_of_even_steps() {
+        let mut config = config();
+        let LoadShape::Concurrency { requests, .. } = config.workload.load else { unreachable!() };
+        config.workload.load = LoadShape::KvLoad { kv_load_ratio: KvLoadRatio::Range([0.2, 0.6]), requests };
+        let branch = plan(config).branches.remove(0);
+        assert_eq!(branch.space.size(), 9 * 109 * 101);
+        let ratios = &branch.space.dimensions().last().unwrap().choices;
+        assert_eq!([&ratios[0], &ratios[50], &ratios[100]], [&json!(0.2), &json!(0.4), &json!(0.6)]);
+        let last = branch.unroll(&branch.space.point(branch.space.size() - 1)).unwrap();
+        assert_eq!(last.config["kv_load_ratio"], json!(0.6));
+        let fits = last.config["kv_load_concurrency_capacity"].as_f64().unwrap();
+        let concurrency = last.scenario.workload.concurrency.map(f64::from);
+        assert_eq!(concurrency, Some((0.6 * fits).trunc()));
     }
 }

@@ -209,9 +209,8 @@ search_space:
   backend: [vllm]
   num_g2_blocks: 128
   kv_bytes_per_token: 1000
-workload: {isl: 600, osl: 30, num_request_ratio: 6}
-goal: {target: pareto}
-sweep: {sampler: tpe}
+workload: {isl: 600, osl: 30, concurrency: 4, num_request_ratio: 6}
+sweep: {sampler: oracle}
 ";
     let place = Workplace::with("search.yaml", asks_too_much);
     place.run(&["search", "search.yaml", "--output-dir", "out"]).refusing(&[
@@ -219,12 +218,10 @@ sweep: {sampler: tpe}
         "search.yaml: search_space.num_g2_blocks: ",
         "search.yaml: search_space.planner_scaling_policy: ",
         "`load_180_5`",
-        "search.yaml: workload.kv_load_ratio: ",
-        "search.yaml: goal.target: ",
         "search.yaml: sweep.sampler: ",
     ]);
     place.write("search.yaml", ROUTERS);
-    place.run(&["search", "search.yaml", "--resume", "--output-dir", "out"]).refusing(&["--resume"]);
+    place.run(&["search", "search.yaml", "--resume"]).refusing(&["--output-dir"]);
     place
         .run(&["search", "search.yaml", "--set", "search_space.router_mode=[round_robin, dice]"])
         .refusing(&["search.yaml: search_space.router_mode: \"dice\"", "round_robin"]);
@@ -434,4 +431,72 @@ fn models_and_gpus_may_come_from_files() {
     let best =
         place.run(&["search", "search.yaml", "--format=json"]).ending(0).json()["candidates"][0].clone();
     assert_eq!(best["scenario"]["deployment"]["kv_transfer"]["bytes_per_token"], 32 * 2 * 8 * 128 * 2);
+
+#[test]
+fn a_killed_search_goes_on_where_it_stopped() {
+    let place = Workplace::with("search.yaml", ROUTERS);
+    let everything = |folder: &str| {
+        ["candidates.json", "trials.jsonl", "best.yaml"].map(|name| place.read(&format!("{folder}/{name}")))
+    };
+    place.run(&["search", "search.yaml", "--output-dir", "whole"]).ending(0);
+    let whole = everything("whole");
+    for committed in [1, 7, 13] {
+        let arguments = ["search", "search.yaml", "--output-dir", "out", "--threads", "2"];
+        let mut search =
+            place.command(&arguments).stderr(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+        let started = Instant::now();
+        let written = || {
+            let text = std::fs::read_to_string(place.path("out/trials.jsonl")).unwrap_or_default();
+            text.lines().count()
+        };
+        while written() < committed && started.elapsed() < Duration::from_secs(60) {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        // SIGKILL: nothing is tidied up.
+        search.kill().unwrap();
+        search.wait().unwrap();
+        let torn = place.read("out/trials.jsonl") + "{\"trial\": 9";
+        place.write("out/trials.jsonl", &torn);
+        let answer = place.run(&["search", "search.yaml", "--output-dir", "out", "--resume"]).ending(0);
+        assert!(answer.stderr.contains("resuming after"), "{}", answer.stderr);
+        assert!(answer.stderr.contains("the last line was cut off"), "{}", answer.stderr);
+        assert!(everything("out") == whole, "killed after {committed} trials: another answer");
+    }
+    let other = ["search", "search.yaml", "--output-dir", "out", "--resume", "--set", "workload.isl=601"];
+    place.run(&other).refusing(&["--resume: trial 1 of the journal is not"]);
+}
+
+#[test]
+fn a_frontier_is_printed_and_written() {
+    let place = Workplace::with("search.yaml", &three_points());
+    let pareto = [
+        "--set",
+        "goal={target: pareto}",
+        "--set",
+        "workload={isl: 600, osl: 30, kv_load_ratio: [0.0, 0.4], num_request_ratio: 2}",
+        "--set",
+        "sweep={max_rounds: 4, candidates_per_round: 4}",
+        "--set",
+        "search_space.num_gpu_blocks=64",
+    ];
+    let run = |more: &[&str]| place.run(&[&["search", "search.yaml"], &pareto[..], more].concat()).ending(0);
+    let table = run(&["--output-dir", "out"]).stdout;
+    assert!(table.contains("pareto front (") && table.contains("throughput_per_user"), "{table}");
+    let result = place.read_json("out/candidates.json");
+    let front = result["candidates"].as_array().unwrap();
+    let objective = |name: &str| -> Vec<f64> {
+        front.iter().map(|one| one["objectives"][name].as_f64().unwrap()).collect()
+    };
+    let (per_gpu, per_user) = (objective("throughput_per_gpu"), objective("throughput_per_user"));
+    assert!(front.len() > 1 && per_user.is_sorted(), "{per_user:?}");
+    assert!(per_gpu.is_sorted_by(|left, right| left >= right), "{per_gpu:?}");
+    let csv = place.read("out/pareto.csv");
+    assert_eq!(csv.lines().count(), front.len() + 1);
+    assert!(
+        csv.starts_with("rank,throughput_per_gpu,throughput_per_user,used_gpus,deployment_mode,"),
+        "{csv}"
+    );
+    assert!(csv.contains("kv_load_ratio"), "{csv}");
+    assert!(!place.path("out/best.yaml").exists());
+    assert_eq!(run(&["--format", "json"]).json(), result);
 }

@@ -13,6 +13,7 @@ use super::actor::{StudyActor, StudyEvent};
 use super::pool::TrialPool;
 use super::rounds::{Rounds, Schedule, StudyEnd};
 use crate::search::branch::Branch;
+use crate::search::journal::PastTrial;
 use crate::search::ranking::Candidate;
 use crate::search::result::{Rejected, StudySummary};
 use crate::search::sampler;
@@ -51,6 +52,10 @@ pub(crate) struct Leaderboard {
     pub(crate) pool: TrialPool,
     pub(crate) interrupt: Arc<AtomicBool>,
     pub(crate) journal: Option<Box<dyn Write + Send>>,
+    /// Trials that are in the journal already.
+    pub(crate) past: Arc<[PastTrial]>,
+    /// What evaluations depend on beside their scenarios.
+    pub(crate) requests: u64,
     pub(crate) progress: Option<Recipient<StudyEvent>>,
     pub(crate) standings: Standings,
     pub(crate) result: Sender<Result<Standings, SearchError>>,
@@ -74,7 +79,8 @@ impl Leaderboard {
         };
         let listeners = [Some(context.address().recipient()), self.progress.clone()];
         StudyActor {
-            rounds: Rounds::new(branch, sampler, schedule, self.standings.trials + 1),
+            rounds: Rounds::new(branch, sampler, schedule, self.standings.trials + 1)
+                .recalling(Arc::clone(&self.past), self.requests),
             pool: self.pool.clone(),
             interrupt: Arc::clone(&self.interrupt),
             listeners: listeners.into_iter().flatten().collect(),
@@ -100,6 +106,9 @@ impl Leaderboard {
 
     fn write(&mut self, record: &TrialRecord) -> std::io::Result<()> {
         let Some(journal) = &mut self.journal else { return Ok(()) };
+        if record.trial as usize <= self.past.len() {
+            return Ok(());
+        }
         let mut line = serde_json::to_vec(record)?;
         line.push(b'\n');
         journal.write_all(&line)?;
@@ -130,6 +139,9 @@ impl Handler<StudyEvent> for Leaderboard {
             StudyEvent::Committed(record) => self.record(&record),
             StudyEvent::Ended { mode, end, covers_all_points } => {
                 tracing::info!(?mode, ?end, covers_all_points, trials = self.standings.trials, "study ended");
+                if let StudyEnd::Diverged { trial } = end {
+                    return self.finish(Err(SearchError::Diverged { trial }));
+                }
                 self.standings.studies.push(StudySummary { mode, end, covers_all_points });
                 if end == StudyEnd::Interrupted {
                     self.branches.clear();

@@ -35,6 +35,7 @@ pub use rounds::StudyEnd;
 
 use super::branch::Plan;
 use super::evaluator::Evaluator;
+use super::journal::PastTrial;
 use super::result::SearchResult;
 
 /// How a search is run; none of it changes the answer.
@@ -45,6 +46,8 @@ pub struct Options {
     pub interrupt: Arc<AtomicBool>,
     /// Takes one line of JSON per committed trial, as soon as it is committed.
     pub journal: Option<Box<dyn Write + Send>>,
+    /// Trials that an earlier run of the same search has written to the journal.
+    pub past: Vec<PastTrial>,
     /// Looks on.
     pub watcher: Option<Box<dyn Watcher>>,
 }
@@ -56,6 +59,15 @@ pub enum SearchError {
     /// The journal cannot be written.
     #[error("cannot write the journal: {0}")]
     Journal(std::io::Error),
+    /// The journal of an earlier run is that of another search.
+    #[error(
+        "trial {trial} of the journal is not what this search would evaluate there: its configuration, its requests or the \
+         version of the program has changed"
+    )]
+    Diverged {
+        /// The first trial that differs.
+        trial: u32,
+    },
     /// The machine gives no threads.
     #[error("cannot start the trial threads: {0}")]
     Threads(std::io::Error),
@@ -89,6 +101,8 @@ pub fn run(
             pool,
             interrupt: options.interrupt,
             journal: options.journal,
+            past: options.past.into(),
+            requests: evaluator.fingerprint(),
             progress,
             standings: Standings::default(),
             result: sender,

@@ -11,7 +11,8 @@ use serde_json::{Map, Value};
 use crate::config::scenario::Scenario;
 use crate::config::search::SweepConfig;
 use crate::search::branch::Branch;
-use crate::search::objective::{Metrics, Verdict, judge};
+use crate::search::journal::{PastTrial, evaluation_key};
+use crate::search::objective::{Metrics, Verdict, Worth, judge};
 use crate::search::sampler::{Observation, Sampler};
 use crate::search::space::Point;
 use crate::search::trial::{Evaluation, Outcome, TrialRecord};
@@ -73,6 +74,11 @@ pub enum StudyEnd {
     },
     /// It was told to stop.
     Interrupted,
+    /// The journal of an earlier run has another evaluation in the place of this trial.
+    Diverged {
+        /// Number of the trial in the whole search.
+        trial: u32,
+    },
 }
 
 /// A candidate to evaluate.
@@ -97,6 +103,10 @@ pub(crate) struct Rounds {
     /// The first trial of each evaluation.
     first_by_key: FxHashMap<String, usize>,
     points: FxHashSet<Point>,
+    /// Trials of the whole search that an earlier run has committed.
+    past: Arc<[PastTrial]>,
+    /// What the evaluations depend on beside their scenarios.
+    requests: u64,
     any_failed: bool,
     round: u32,
     found_in_round: u32,
@@ -110,6 +120,8 @@ struct Trial {
     used_gpus: u32,
     config: Map<String, Value>,
     scenario: Option<Arc<Scenario>>,
+    /// The key of its evaluation.
+    evaluation: String,
     state: State,
 }
 
@@ -123,7 +135,7 @@ enum State {
 /// What a committed trial told the sampler.
 #[derive(Clone)]
 enum Conclusion {
-    Score(f64),
+    Counts(Arc<Worth>),
     Rejected(Outcome, Arc<str>),
 }
 
@@ -144,12 +156,19 @@ impl Rounds {
             committed: 0,
             first_by_key: FxHashMap::default(),
             points: FxHashSet::default(),
+            past: Arc::new([]),
+            requests: 0,
             any_failed: false,
             round: 1,
             found_in_round: 0,
             asked_in_round: 0,
             end: None,
         }
+    }
+
+    /// Lets it take over what an earlier run has committed, whose evaluations depended on `requests` as those of this run do.
+    pub(crate) fn recalling(self, past: Arc<[PastTrial]>, requests: u64) -> Self {
+        Self { past, requests, ..self }
     }
 
     /// The branch it studies.
@@ -233,11 +252,13 @@ impl Rounds {
             used_gpus: 0,
             config: Map::new(),
             scenario: None,
+            evaluation: String::new(),
             state: State::Running,
         };
         match self.branch.unroll(&trial.point) {
             Ok(unrolled) => {
-                trial.state = self.known(number, &unrolled.key(), unrolled.used_gpus);
+                trial.evaluation = evaluation_key(&unrolled.key(), self.requests);
+                trial.state = self.known(number, &trial.evaluation, unrolled.used_gpus);
                 trial.used_gpus = unrolled.used_gpus;
                 trial.config = unrolled.config;
                 trial.scenario = Some(Arc::new(unrolled.scenario));
@@ -245,12 +266,33 @@ impl Rounds {
             Err(unservable) => {
                 trial.used_gpus = unservable.used_gpus;
                 trial.config = unservable.config;
+                trial.evaluation = evaluation_key(&Value::Object(trial.config.clone()).to_string(), 0);
                 trial.state = State::Evaluated(Evaluation::Infeasible(unservable.reason));
             }
         }
+        self.recall(number, &mut trial);
         let scenario = trial.scenario.clone().filter(|_| matches!(trial.state, State::Running));
         self.trials.push(trial);
         scenario.map(|scenario| Job { trial: number, scenario })
+    }
+
+    /// Takes over what an earlier run has found out about a trial; ends the study if that was another trial.
+    fn recall(&mut self, number: usize, trial: &mut Trial) {
+        let global = self.number(number);
+        let Some(past) = self.past.get(global as usize - 1) else { return };
+        let same = match trial.state {
+            State::Repeats(_) => past.repeats(&trial.evaluation),
+            _ => match past.recall(&trial.evaluation) {
+                Some(evaluation) => {
+                    trial.state = State::Evaluated(evaluation);
+                    true
+                }
+                None => false,
+            },
+        };
+        if !same {
+            self.end.get_or_insert(StudyEnd::Diverged { trial: global });
+        }
     }
 
     /// What is known of a trial before any replay.
@@ -309,7 +351,7 @@ impl Rounds {
     fn commit_evaluation(&mut self, evaluation: Evaluation) -> TrialRecord {
         let (conclusion, metrics) = conclude(&self.branch, evaluation);
         let outcome = match &conclusion {
-            Conclusion::Score(_) => Outcome::Feasible,
+            Conclusion::Counts(_) => Outcome::Feasible,
             Conclusion::Rejected(outcome, _) => *outcome,
         };
         self.found_in_round += u32::from(outcome == Outcome::Feasible);
@@ -324,7 +366,9 @@ impl Rounds {
     fn settle(&mut self, conclusion: Conclusion) {
         let trial = &mut self.trials[self.committed];
         match &conclusion {
-            Conclusion::Score(score) => self.sampler.observe(&trial.point, &Observation::Measured(&[*score])),
+            Conclusion::Counts(worth) => {
+                self.sampler.observe(&trial.point, &Observation::Measured(&worth.signed));
+            }
             Conclusion::Rejected(_, reason) => {
                 self.sampler.observe(&trial.point, &Observation::Infeasible(reason));
             }
@@ -335,18 +379,20 @@ impl Rounds {
     /// The record of the trial that is being committed.
     fn record(&self, outcome: Outcome, conclusion: &Conclusion) -> TrialRecord {
         let trial = &self.trials[self.committed];
-        let (score, reason) = match conclusion {
-            Conclusion::Score(score) => (Some(*score), None),
+        let (worth, reason) = match conclusion {
+            Conclusion::Counts(worth) => (Some(worth), None),
             Conclusion::Rejected(_, reason) => (None, Some(reason.to_string())),
         };
         TrialRecord {
             trial: self.number(self.committed),
             deployment_mode: self.branch.mode,
             round: trial.round,
+            evaluation: trial.evaluation.clone(),
             outcome,
             repeats: None,
             reason,
-            score,
+            score: worth.map(|worth| worth.score),
+            objectives: worth.and_then(|worth| worth.objectives.clone()),
             used_gpus: trial.used_gpus,
             config: trial.config.clone(),
             metrics: None,
@@ -369,7 +415,7 @@ fn conclude(branch: &Branch, evaluation: Evaluation) -> (Conclusion, Option<Metr
         Evaluation::Interrupted => unreachable!("it has ended the study"),
     };
     let conclusion = match judge(&branch.config.goal, &metrics) {
-        Verdict::Feasible(score) => Conclusion::Score(score),
+        Verdict::Feasible(worth) => Conclusion::Counts(Arc::new(worth)),
         Verdict::Infeasible(reason) => reject(Outcome::Infeasible, reason),
         Verdict::Unscored(reason) => reject(Outcome::Failed, reason),
     };

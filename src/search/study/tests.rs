@@ -10,8 +10,9 @@ use std::time::Duration;
 use super::rounds::{Rounds, Schedule};
 use super::{Options, StudyEnd, run};
 use crate::config::scenario::{PolicyConfig, Scenario};
-use crate::config::search::SmartSearchConfig;
+use crate::config::search::{OptimizationTarget, SmartSearchConfig};
 use crate::search::evaluator::Evaluator;
+use crate::search::journal::Journal;
 use crate::search::result::SearchResult;
 use crate::search::sampler::{Observation, Sampler};
 use crate::search::space::Point;
@@ -187,6 +188,7 @@ fn options(threads: usize) -> Options {
         threads: NonZeroUsize::new(threads).unwrap(),
         interrupt: Arc::new(AtomicBool::new(false)),
         journal: None,
+        past: Vec::new(),
         watcher: None,
     }
 }
@@ -340,4 +342,83 @@ fn two_ways_to_write_a_choice_are_one_evaluation() {
     let result = search(config, 2, pretend_replay);
     assert_eq!((result.tally.feasible, result.tally.cache_hit), (9, 9));
     assert!(result.certified_optimum);
+}
+
+/// A search with a sampler that learns, on so many threads, from a journal on: its result and the journal.
+fn resumed(config: &SmartSearchConfig, threads: usize, journal: &[u8]) -> (String, Vec<u8>, usize) {
+    let replays = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&replays);
+    let evaluator: Arc<dyn Evaluator> = Arc::new(move |scenario: &Scenario| {
+        counted.fetch_add(1, Ordering::Relaxed);
+        let pool = scenario.deployment.agg.as_ref().unwrap();
+        match pool.engine.max_num_batched_tokens {
+            Some(32768) => Evaluation::Infeasible("too many".into()),
+            _ => pretend_replay(scenario),
+        }
+    });
+    let past = Journal::read(journal).unwrap();
+    let file = SharedJournal(Arc::new(Mutex::new(journal[..past.length as usize].to_vec())));
+    let options = Options { journal: Some(Box::new(file.clone())), past: past.trials, ..options(threads) };
+    let result = run(&plan(config.clone()), &evaluator, options).unwrap();
+    let journal = file.0.lock().unwrap().clone();
+    (serde_json::to_string(&result).unwrap(), journal, replays.load(Ordering::Relaxed))
+}
+
+#[test]
+fn a_search_that_was_killed_anywhere_ends_in_the_same_bytes() {
+    let mut config = config();
+    config.sweep.sampler = PolicyConfig::named("gp_ucb_pe");
+    config.sweep.max_rounds = 5;
+    config.sweep.candidates_per_round = 4;
+    let (result, journal, replays) = resumed(&config, 1, &[]);
+    for threads in [2, 8] {
+        assert!(resumed(&config, threads, &[]) == (result.clone(), journal.clone(), replays));
+    }
+    let lines = journal.split(|byte| *byte == b'\n').count() - 1;
+    // Anywhere: at the start, in the middle of lines, between two, and after the last.
+    for (threads, cut) in
+        [(1, 10), (2, journal.len() / 3), (8, journal.len() * 2 / 3 + 7), (2, journal.len())]
+    {
+        let known = journal[..cut].iter().filter(|byte| **byte == b'\n').count();
+        let (again, whole, further) = resumed(&config, threads, &journal[..cut]);
+        assert!(again == result, "cut at {cut}: another answer");
+        assert!(whole == journal, "cut at {cut}: another journal");
+        assert_eq!(further, lines - known, "cut at {cut}: trials were replayed again");
+    }
+}
+
+#[test]
+fn the_journal_of_another_search_is_refused() {
+    let (_, journal, _) = resumed(&config(), 1, &[]);
+    let mut other = config();
+    other.search_space.agg_block_size = 128;
+    let past = Journal::read(&journal).unwrap().trials;
+    let evaluator: Arc<dyn Evaluator> = Arc::new(pretend_replay);
+    let error = run(&plan(other), &evaluator, Options { past, ..options(1) }).unwrap_err();
+    assert!(error.to_string().starts_with("trial 1 of the journal is not"), "{error}");
+}
+
+#[test]
+fn a_frontier_search_tells_the_sampler_all_objectives_and_returns_the_front() {
+    let mut config = nine_points();
+    config.goal.target = OptimizationTarget::Pareto;
+    config.goal.pareto_objectives = vec![OptimizationTarget::E2eLatency, OptimizationTarget::Throughput];
+    config.sweep.exhaustive = true;
+    let evaluator = |scenario: &Scenario| {
+        let engine = &scenario.deployment.agg.as_ref().unwrap().engine;
+        let (tokens, sequences) = (engine.max_num_batched_tokens.unwrap(), engine.max_num_seqs.unwrap());
+        measured(
+            serde_json::json!({"mean_e2e_latency_ms": tokens, "output_throughput_tok_s": tokens - sequences}),
+        )
+    };
+    let result = search(config, 2, evaluator);
+    assert_eq!((result.tally.feasible, result.candidates.len()), (9, 3));
+    assert!(result.certified_optimum && result.best().is_none());
+    let throughput: Vec<f64> = result
+        .candidates
+        .iter()
+        .map(|one| one.objectives.as_ref().unwrap()["throughput"].as_f64().unwrap())
+        .collect();
+    assert_eq!(throughput, [8192.0 - 256.0, 16384.0 - 256.0, 32768.0 - 256.0]);
+    assert_eq!(result.candidates[0].score, 8192.0);
 }
