@@ -431,6 +431,7 @@ fn models_and_gpus_may_come_from_files() {
     let best =
         place.run(&["search", "search.yaml", "--format=json"]).ending(0).json()["candidates"][0].clone();
     assert_eq!(best["scenario"]["deployment"]["kv_transfer"]["bytes_per_token"], 32 * 2 * 8 * 128 * 2);
+}
 
 #[test]
 fn a_killed_search_goes_on_where_it_stopped() {
@@ -449,7 +450,7 @@ fn a_killed_search_goes_on_where_it_stopped() {
             let text = std::fs::read_to_string(place.path("out/trials.jsonl")).unwrap_or_default();
             text.lines().count()
         };
-        while written() < committed && started.elapsed() < Duration::from_secs(60) {
+        while written() < committed && started.elapsed() < Duration::from_mins(1) {
             std::thread::sleep(Duration::from_millis(2));
         }
         // SIGKILL: nothing is tidied up.
