@@ -55,6 +55,9 @@ pub(super) enum Command {
     /// Look into traces, or make them
     #[command(subcommand)]
     Trace(TraceCommand),
+    /// Look into the timing profiles that come with the program, or price passes with them
+    #[command(subcommand)]
+    Profiles(ProfilesCommand),
 }
 
 #[derive(Debug, Args)]
@@ -114,6 +117,29 @@ pub(super) enum TraceCommand {
     /// Write a seeded trace to standard output: the same options give the same bytes
     #[command(subcommand)]
     Generate(GenerateCommand),
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum ProfilesCommand {
+    /// List the families of profiles, or the profiles that have all of some words in their description
+    List {
+        /// Parts of a profile's name, model, GPU, engine, number format or layout
+        #[arg(value_name = "WORD")]
+        words: Vec<String>,
+    },
+    /// Print what is known of a profile, with some of its prices
+    Show {
+        /// Its name
+        id: String,
+    },
+    /// Price passes: rows of `deployment,phase,batch,new_or_context,prefix` come back with their times
+    ///
+    /// What is added: `latency_ms,source,extrapolated`. The phase is `prefill` (prompts, new tokens of each, tokens before them) or `decode` (requests, their mean length).
+    Query {
+        /// The rows (CSV), or - for standard input
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+    },
 }
 
 /// A trace to be read.

@@ -57,12 +57,12 @@ fn read_measured(file: &Path, document: &mut Document) -> Result<(), Failure> {
     if problems.is_empty() { Ok(()) } else { Err(Failure::input(problems.join("\n"))) }
 }
 
-/// Opens a trace.
-pub(super) fn open_trace(path: &Path) -> Result<BufReader<File>, Failure> {
+/// Opens a file.
+pub(super) fn open_file(path: &Path) -> Result<BufReader<File>, Failure> {
     let file = File::open(path).map_err(|error| unreadable(path, &error))?;
     match file.metadata() {
         Ok(metadata) if metadata.is_dir() => {
-            Err(Failure::input(format!("{}: is a folder, not a trace", path.display())))
+            Err(Failure::input(format!("{}: is a folder, not a file", path.display())))
         }
         Ok(_) => Ok(BufReader::with_capacity(1 << 16, file)),
         Err(error) => Err(unreadable(path, &error)),
@@ -82,7 +82,7 @@ pub(super) fn load_workload(
     console: Console,
 ) -> Result<Arc<Workload>, Failure> {
     let mut trace = match &config.source {
-        WorkloadSource::Trace { path, .. } => Some(open_trace(path)?),
+        WorkloadSource::Trace { path, .. } => Some(open_file(path)?),
         WorkloadSource::Synthetic(_) | WorkloadSource::Requests { .. } => None,
     };
     let reader = trace.as_mut().map(|trace| trace as &mut dyn BufRead);

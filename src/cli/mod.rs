@@ -7,6 +7,7 @@ mod failure;
 mod input;
 mod output;
 mod pareto_csv;
+mod profiles;
 mod progress;
 mod ranking_table;
 mod replay;
@@ -60,6 +61,7 @@ fn dispatch(command: Command, console: Console, registry: Arc<Registry>) -> Resu
         Command::Replay(arguments) => replay::run(&arguments, console, &registry),
         Command::Check(arguments) => check::run(&arguments, console, &registry),
         Command::Trace(command) => trace::run(command, console),
+        Command::Profiles(command) => profiles::run(&command, console),
     }
 }
 

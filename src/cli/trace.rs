@@ -8,7 +8,7 @@ use super::arguments::{
 };
 use super::console::Console;
 use super::failure::{Failure, Status};
-use super::input::open_trace;
+use super::input::open_file;
 use crate::config::scenario::{Arrival, ArrivalProcess, TraceTimeUnit, ZeroOutput};
 use crate::workload::formats::{self, Format};
 use crate::workload::generate::{Conversation, Sine, ToolAgent};
@@ -73,7 +73,7 @@ fn load_mooncake(arguments: &TraceArguments, zero_output: ZeroOutput) -> Result<
         strict: arguments.strict,
         pacing: Pacing::default(),
     };
-    mooncake::read(open_trace(path)?, &options).map_err(Failure::input)
+    mooncake::read(open_file(path)?, &options).map_err(Failure::input)
 }
 
 fn load_foreign(
@@ -103,7 +103,7 @@ fn load_foreign(
         pacing: Pacing::default(),
     };
     let mut files: Vec<_> =
-        arguments.files.iter().map(|path| open_trace(path)).collect::<Result<_, Failure>>()?;
+        arguments.files.iter().map(|path| open_file(path)).collect::<Result<_, Failure>>()?;
     let sources = arguments.files.iter().zip(&mut files).map(|(path, reader)| formats::Source {
         origin: path.display().to_string(),
         reader: reader as &mut dyn BufRead,

@@ -3,6 +3,7 @@
 //! A [`TimingModel`] prices the exact composition of a pass in milliseconds; [`PassPricer`] turns that into virtual
 //! time, applying the engine's speed-up ratios with the rounding that makes stamps comparable with the reference.
 
+pub mod csv;
 mod fixed;
 pub mod memory;
 mod polynomial;

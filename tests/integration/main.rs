@@ -19,6 +19,7 @@ mod layers;
 mod model_facts;
 mod profile_accuracy;
 mod profile_pack;
+mod profiles;
 mod readme;
 mod report;
 mod report_export;

@@ -5,10 +5,12 @@
 mod interpolation;
 mod model;
 mod pack;
+mod query;
 mod record;
 mod selection;
 
 pub use model::{PassOptions, PassTables, Priced, TableTiming};
 pub use pack::{Entry, Family, Pack};
+pub use query::{Answer, QUERY_COLUMNS, answer};
 pub use record::{Axes, FractionKind, KvRule, MemoryFacts, Profile, Quantization, Shape, Skip, Tables};
 pub use selection::{ProfileError, WantedFamily, WantedShape};

@@ -137,7 +137,8 @@ impl Pack {
         let reason = skip.map_or(String::new(), |skip| format!(" ({})", skip.reason.trim_end_matches('.')));
         let mut known: Vec<Shape> = self.profiles(family).map(|entry| entry.profile.shape).collect();
         let distance = |shape: &Shape| {
-            let far = |is: u32, wanted: u32| is.ilog2().abs_diff(wanted.max(1).ilog2());
+            // How many times as large the larger is, in sixteenths.
+            let far = |is: u32, wanted: u32| is.max(wanted) * 16 / is.min(wanted).max(1) - 16;
             far(shape.tp, wanted.tp)
                 + far(shape.attention_dp, wanted.attention_dp)
                 + far(shape.moe_tp, wanted.moe_tp.unwrap_or(shape.moe_tp))
@@ -323,7 +324,7 @@ mod tests {
         let error = under(shape(8, 1, Some(8), Some(1))).unwrap_err();
         assert!(error.contains("weight_block_size=128"), "{error}");
         let error = under(shape(3, 1, None, None)).unwrap_err();
-        assert!(error.contains("has no profile under tp 3, attention_dp 1; known: tp2/dp1/"), "{error}");
+        assert!(error.contains("has no profile under tp 3, attention_dp 1; known: tp4/dp1/"), "{error}");
     }
 
     #[test]

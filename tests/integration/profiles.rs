@@ -1,0 +1,131 @@
+//! `spica profiles`, and scenarios that a profile prices.
+
+use super::cli_command::Workplace;
+
+const SCENARIO: &str = "
+deployment:
+  mode: agg
+  agg:
+    tensor_parallel_size: 4
+    engine: {backend: vllm, num_gpu_blocks: 5000}
+    timing: {model: profile, model_name: MiniMaxAI/MiniMax-M2.5, hardware_sku: b200_sxm, moe_ep: 4}
+workload:
+  requests:
+    - {id: a, arrival_ms: 0, input_length: 8192, output_length: 3}
+";
+
+#[test]
+fn a_profile_prices_the_passes_of_a_scenario() {
+    let place = Workplace::with("scenario.yaml", SCENARIO);
+    let answer = place.run(&["replay", "scenario.yaml", "--output-dir", "out"]).ending(0);
+    assert!(!answer.stderr.contains("warning"), "{}", answer.stderr);
+    let report = place.read_json("out/report.json");
+    let timing = &report["timing"]["agg"];
+    assert_eq!(timing["source"], "profile");
+    assert_eq!(timing["id"], "m25_fp8_b200_vllm019_g4_tep");
+    assert_eq!(timing["extrapolated_lookups"], 0);
+    assert!(timing["digest"].as_str().is_some_and(|digest| digest.len() == 16));
+    // One pass for the prompt and one for each further token, as `spica profiles query` prices them.
+    let query = "deployment,phase,batch,new_or_context,prefix\n\
+                 m25_fp8_b200_vllm019_tp4ep4,prefill,1,8192,0\n\
+                 m25_fp8_b200_vllm019_tp4ep4,decode,1,8193,0\nm25_fp8_b200_vllm019_tp4ep4,decode,1,8194,\n";
+    place.write("query.csv", query);
+    let priced = place.run(&["profiles", "query", "query.csv"]).ending(0).stdout;
+    let mut lines = priced.lines();
+    let header = "deployment,phase,batch,new_or_context,prefix,latency_ms,source,extrapolated";
+    assert_eq!(lines.next(), Some(header));
+    let ms: Vec<f64> = lines
+        .map(|line| {
+            assert!(line.ends_with(",profile:m25_fp8_b200_vllm019_g4_tep,false"), "{line}");
+            line.split(',').nth(5).and_then(|field| field.parse().ok()).expect("a number")
+        })
+        .collect();
+    let mean = |name: &str| report["summary"][name].as_f64().expect("a number");
+    assert!((mean("mean_ttft_ms") - ms[0]).abs() < 2e-6);
+    assert!((mean("mean_tpot_ms") - f64::midpoint(ms[1], ms[2])).abs() < 2e-6);
+}
+
+#[test]
+fn what_has_no_profile_is_refused_with_what_is_known() {
+    let place = Workplace::with("scenario.yaml", SCENARIO);
+    let refused = |set: &str, words: &[&str]| {
+        place.run(&["replay", "scenario.yaml", "--set", set]).refusing(words);
+    };
+    refused(
+        "deployment.agg.timing.model_name=MiniMax-M2.5",
+        &["agg.timing.model_name", "MiniMaxAI/MiniMax-M2.5"],
+    );
+    refused(
+        "deployment.agg.timing.hardware_sku=h100_sxm",
+        &["agg.timing.hardware_sku", "known: h200_sxm, b200_sxm"],
+    );
+    refused("deployment.agg.timing.backend_version=0.20.0", &["agg.timing.backend_version", "0.19.0"]);
+    refused("deployment.agg.tensor_parallel_size=3", &["deployment.agg.timing", "tp 3", "known: tp4"]);
+    refused("deployment.agg.timing.moe_ep=null", &["agg.timing.moe_tp", "moe_ep4", "moe_tp4"]);
+    refused(
+        "deployment.agg.timing={model: profile, model_name: MiniMaxAI/MiniMax-M2.5, hardware_sku: b200_sxm, moe_tp: 8}",
+        &["deployment.agg.timing", "moe_tp 8"],
+    );
+    refused("deployment.agg.timing.prefill_ms=1", &["belongs to `model: fixed`"]);
+}
+
+#[test]
+fn suspect_numbers_are_pointed_out() {
+    let place = Workplace::with("scenario.yaml", SCENARIO);
+    let suspect = ["--set", "deployment.agg.timing.backend_version=0.24.0"];
+    let run =
+        |more: &[&str]| place.run(&[&["replay", "scenario.yaml"], &suspect[..], more].concat()).ending(0);
+    let warned = run(&[]).stderr;
+    assert!(
+        warned
+            .contains("warning: deployment.agg.timing: m25_fp8_b200_vllm024_g4_tep: its numbers are suspect")
+    );
+    assert!(!run(&["--quiet"]).stderr.contains("suspect"));
+    let report: serde_json::Value =
+        serde_json::from_str(&run(&["--format", "json"]).stdout).expect("is a report");
+    assert!(report["timing"]["agg"]["suspect"].as_str().is_some_and(|reason| reason.contains("fp8_block")));
+}
+
+#[test]
+fn an_overhead_is_paid_by_every_pass() {
+    let place = Workplace::with("scenario.yaml", SCENARIO);
+    let e2e = |set: &str| {
+        let arguments = ["replay", "scenario.yaml", "--format", "json", "--set", set];
+        let report: serde_json::Value =
+            serde_json::from_str(&place.run(&arguments).ending(0).stdout).expect("is a report");
+        report["summary"]["mean_e2e_latency_ms"].as_f64().expect("a number")
+    };
+    let with = e2e("deployment.agg.timing.pass_overhead_ms=2.5");
+    assert!((with - e2e("deployment.agg.timing.pass_overhead_ms=0") - 3.0 * 2.5).abs() < 1e-5);
+}
+
+#[test]
+fn profiles_are_listed_and_shown() {
+    let place = Workplace::new();
+    let families = place.run(&["profiles", "list"]).ending(0).stdout;
+    assert!(families.contains("106 families, 909 profiles") && families.contains("m25_fp8_b200_vllm019 "));
+    let found = place.run(&["profiles", "list", "minimax", "B200", "0.19", "dp4"]).ending(0).stdout;
+    assert_eq!(found.lines().count(), 3, "{found}");
+    let listed = place.run(&["profiles", "list", "llama-3.3", "--format", "json"]).ending(0).stdout;
+    let listed: serde_json::Value = serde_json::from_str(&listed).expect("is JSON");
+    assert!(listed.as_array().is_some_and(|all| all.len() > 10));
+    place.run(&["profiles", "list", "gpt-5"]).refusing(&["gpt-5"]);
+    let shown = place.run(&["profiles", "show", "m25_fp8_b200_vllm019_tp4ep4"]).ending(0).stdout;
+    assert!(shown.contains("kv_bytes_per_token         31744") && shown.contains("decode ms"), "{shown}");
+    let shown = place.run(&["profiles", "show", "m25_fp8_b200_vllm019_g4_tep", "--format", "json"]).ending(0);
+    let shown: serde_json::Value = serde_json::from_str(&shown.stdout).expect("is JSON");
+    assert_eq!(shown["memory"]["weights_bytes"], 57_257_558_016_u64);
+    place.run(&["profiles", "show", "m25"]).refusing(&["`m25` is no profile", "m25_fp8"]);
+}
+
+#[test]
+fn bad_rows_of_a_query_are_reported_together() {
+    let place = Workplace::with(
+        "q.csv",
+        "deployment,phase,batch,new_or_context,prefix\nx,prefill,1,1,0\n\
+                                          m25_fp8_b200_vllm019_tp4ep4,decode,0,7,0\n",
+    );
+    let refused = place.run(&["profiles", "query", "q.csv"]);
+    refused.refusing(&["q.csv:2: deployment: `x`", "q.csv:3: batch: `0`"]);
+    place.run(&["profiles", "query", "absent.csv"]).refusing(&["absent.csv"]);
+}
