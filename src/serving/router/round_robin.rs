@@ -29,13 +29,13 @@ impl RoutingPolicy for RoundRobin {
     ) -> Route {
         let turn = self.placed;
         self.placed += 1;
-        let one_each = self.one_row || workers.last().is_some_and(|last| last.rank == 0);
-        if one_each {
-            return Route::To(workers[turn % workers.len()].id);
-        }
-        // All workers have as many ranks as the first.
+        // All workers have as many ranks as the first. A request that is bound to one rank sees that rank of each worker, and
+        // takes no turn of the ranks.
         let first = worker_of(&workers[0]);
         let ranks = workers.iter().take_while(|view| worker_of(view) == first).count();
+        if self.one_row || ranks == 1 {
+            return Route::To(workers[turn % workers.len()].id);
+        }
         let start = turn % (workers.len() / ranks) * ranks;
         let placed = self.placed_on_worker.entry(worker_of(&workers[start])).or_default();
         let rank = workers[start + *placed % ranks];
@@ -80,5 +80,18 @@ mod tests {
         turns(decode, ranks(), &[0, 1, 2, 3, 0]);
         let second: Vec<_> = ranks().into_iter().filter(|view| view.rank == 1).collect();
         turns(RoundRobin::default(), second, &[1, 3, 1]);
+    }
+
+    #[test]
+    fn a_bound_request_takes_no_turn_of_the_ranks() {
+        for bound in [0, 1] {
+            in_context(move |ctx| {
+                let of_one: Vec<_> = ranks().into_iter().filter(|view| view.rank == bound).collect();
+                let mut policy = RoundRobin::default();
+                let mut route = |workers: &[WorkerView]| choice(&mut policy, &REQUEST, workers, ctx);
+                assert_eq!([route(&of_one), route(&of_one)], [bound, 2 + bound]);
+                assert_eq!([route(&ranks()), route(&of_one), route(&ranks())], [0, 2 + bound, 1]);
+            });
+        }
     }
 }
