@@ -125,6 +125,7 @@ impl Worker {
         let now = ctx.now();
         let cadence = self.cadence();
         let mut end = None;
+        let mut passes = usize::MAX;
         if let Some(watch) = &mut self.watch {
             watch.pass_started(now);
         }
@@ -132,6 +133,10 @@ impl Worker {
             self.signals.clear();
             let rank_end = rank.start_pass(now, cadence, &mut self.signals)?;
             end = end.max(rank_end);
+            if rank_end.is_some() {
+                // A pass that schedules nothing is one pass too.
+                passes = passes.min(rank.pass_ends().len().max(1));
+            }
             for admission in &self.signals.admitted {
                 ctx.record().admitted(admission.request, admission.reused_tokens, now);
                 if self.role == Role::Decode {
@@ -140,7 +145,7 @@ impl Worker {
             }
         }
         if self.ranks.len() > 1 {
-            end = self.align_ranks(now).or(end);
+            end = self.align_ranks(now, passes).or(end);
         }
         if let Some(end) = end {
             self.busy = true;
@@ -149,10 +154,10 @@ impl Worker {
         Ok(())
     }
 
-    /// Lets the ranks wait for each other, pass by pass; returns the common end.
-    fn align_ranks(&mut self, now: SimTime) -> Option<SimTime> {
+    /// Lets the ranks wait for each other for `passes` passes, pass by pass; returns the common end.
+    fn align_ranks(&mut self, now: SimTime, passes: usize) -> Option<SimTime> {
         let passing = || self.ranks.iter().map(|rank| rank.pass_ends()).filter(|ends| !ends.is_empty());
-        let passes = passing().map(<[_]>::len).min()?;
+        passing().next()?;
         self.group_ends.clear();
         let mut group_end = now;
         for pass in 0..passes {
