@@ -26,13 +26,18 @@ impl Rules for Trtllm {
         u64::from(sequence.prompt) >= u64::from(cache.capacity()) * u64::from(cache.block_size())
     }
 
-    /// Room for the sequence at its longest, beside what everybody running may still take.
-    fn has_room(head: &Sequence, found: Match, running: &[Sequence], cache: &KvCache) -> bool {
+    /// Room for the sequence at its longest, beside what everybody admitted may still take.
+    fn has_room<'a>(
+        head: &Sequence,
+        found: Match,
+        holders: impl Iterator<Item = &'a Sequence>,
+        cache: &KvCache,
+    ) -> bool {
         let at_most =
             |sequence: &Sequence| u64::from((sequence.prompt + sequence.wanted).div_ceil(cache.block_size()));
         let still_to_take =
             |sequence: &Sequence| at_most(sequence).saturating_sub(u64::from(sequence.hold.blocks()));
-        let promised: u64 = running.iter().map(still_to_take).sum();
+        let promised: u64 = holders.map(still_to_take).sum();
         at_most(head) + promised <= u64::from(cache.available()) + u64::from(found.referenced)
     }
 

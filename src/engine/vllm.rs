@@ -26,7 +26,12 @@ impl Rules for Vllm {
 
     /// Room for the whole known sequence, although blocks are taken chunk by chunk and nothing is set aside: two long
     /// prompts may both enter and collide later.
-    fn has_room(head: &Sequence, found: Match, _running: &[Sequence], cache: &KvCache) -> bool {
+    fn has_room<'a>(
+        head: &Sequence,
+        found: Match,
+        _holders: impl Iterator<Item = &'a Sequence>,
+        cache: &KvCache,
+    ) -> bool {
         head.known().div_ceil(cache.block_size()) - found.referenced <= cache.available()
     }
 

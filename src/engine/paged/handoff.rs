@@ -32,7 +32,7 @@ impl<R: Rules> PagedEngine<R> {
         let block_size = self.kv.block_size();
         self.inputs.tree.path(request, &mut self.path);
         let found = self.kv.look_up(&self.path, sequence.prompt / block_size);
-        if !self.has_room_for_prompt(&sequence, found) {
+        if !self.has_room(&sequence, found) {
             return None;
         }
         self.asking.pop_front();

@@ -53,7 +53,12 @@ pub trait Rules: fmt::Debug + Send + 'static {
     fn never_fits(sequence: &Sequence, cache: &KvCache) -> bool;
 
     /// Whether the head of the waiting queue, of which `found` is cached, may enter beside `running`.
-    fn has_room(head: &Sequence, found: Match, running: &[Sequence], cache: &KvCache) -> bool;
+    fn has_room<'a>(
+        head: &Sequence,
+        found: Match,
+        holders: impl Iterator<Item = &'a Sequence>,
+        cache: &KvCache,
+    ) -> bool;
 
     /// Tokens of a sequence that may come from the cache.
     fn look_up_tokens(sequence: &Sequence) -> u32;
@@ -102,6 +107,8 @@ pub struct PagedEngine<R> {
     head_blocked: bool,
     /// The head of `waiting` was found not to fit when the group last took up prompt work.
     was_bound: bool,
+    /// Passes of the run under way before the first in which the group takes up prompt work.
+    passes_to_open: Option<u32>,
     speculation: Option<Speculation>,
     /// Prompts computed here whose blocks have not been fetched.
     sources: FxHashMap<RequestId, Sequence>,
@@ -143,6 +150,7 @@ impl<R: Rules> PagedEngine<R> {
             waiting: WaitingQueue::default(),
             head_blocked: false,
             was_bound: false,
+            passes_to_open: None,
             speculation,
             sources: FxHashMap::default(),
             asking: VecDeque::new(),

@@ -42,6 +42,17 @@ enum Scheduling {
     Blocked,
 }
 
+/// What becomes of the head of the waiting queue.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Head {
+    /// It was admitted or rejected.
+    Taken,
+    /// It has to wait for blocks or for tokens.
+    Blocked,
+    /// It fits, but not with its draft tokens.
+    LacksRoomForDrafts,
+}
+
 impl<R: Rules> PagedEngine<R> {
     /// Composes and prices the next pass; `None` when everybody waits for somebody outside.
     pub(super) fn evaluate(
@@ -53,13 +64,8 @@ impl<R: Rules> PagedEngine<R> {
         let first = self.timeline.ends.len() as u32;
         self.pass.rejected.clear();
         self.compose(cadence, signals);
-        if self.pass.work.is_empty() && self.pass.preempted {
-            // Everybody running gave way, so nothing was scheduled: a pass of no length. Compose the next, from the
-            // waiting queue.
-            self.settle_counters();
-            self.compose(cadence, signals);
-        }
-        if self.pass.work.is_empty() && self.pass.rejected.is_empty() {
+        // Where everybody gave way nothing is scheduled: a pass of no length.
+        if self.pass.work.is_empty() && self.pass.rejected.is_empty() && !self.pass.preempted {
             if self.detached() > 0 {
                 return Ok(None);
             }
@@ -85,7 +91,9 @@ impl<R: Rules> PagedEngine<R> {
         self.pass.preempted = false;
         self.pass.budget = self.limits.max_num_batched_tokens;
         self.schedule_running(deferring);
-        if !self.pass.preempted && !deferring {
+        if !self.pass.preempted && deferring {
+            self.admit_active_behind(signals);
+        } else if !self.pass.preempted {
             self.admit_waiting(signals);
             if cadence == Cadence::Open {
                 self.was_bound = self.head_blocked;
@@ -205,55 +213,84 @@ impl<R: Rules> PagedEngine<R> {
 
     /// Sets blocks aside for the draft tokens of everybody who gets tokens in this pass.
     fn reserve_drafts(&mut self) {
-        let Some(most_tokens) = self.speculation.as_ref().map(super::Speculation::most_tokens) else {
+        if self.speculation.is_none() {
             return;
-        };
+        }
         let mut scan = 0;
         while scan < self.running.len() {
             let sequence = &self.running[scan];
-            let ahead = most_tokens.min(sequence.remaining(self.limits.max_model_len));
-            if !sequence.is_ready() || self.find_blocks(scan, sequence.known() + ahead).is_some() {
+            let ahead = self.draft_tokens(sequence);
+            if !sequence.is_ready() {
                 scan += 1;
+                continue;
             }
+            // Nobody is passed over here: the scan follows those who move up.
+            scan = match (self.find_blocks(scan, sequence.known() + ahead), self.limits.preemption) {
+                (Some(position), _) => position + 1,
+                (None, PreemptionMode::Fifo) => 0,
+                (None, PreemptionMode::Lifo) => scan,
+            };
         }
     }
 
     fn admit_waiting(&mut self, signals: &mut Signals) {
         self.head_blocked = false;
+        let mut lacks_room_for_drafts = false;
         while self.pass.budget > 0 && self.running.len() < self.limits.max_num_seqs {
             let Some(head) = self.waiting.front() else { return };
             if head.is_active() {
                 self.admit_active(0, signals);
             } else if self.can_never_run(head) {
                 self.reject_head();
-            } else if !self.admit_head(signals) {
-                break;
+            } else {
+                let admission = self.admit_head(signals);
+                lacks_room_for_drafts = admission == Head::LacksRoomForDrafts;
+                if admission != Head::Taken {
+                    break;
+                }
             }
         }
-        if self.head_blocked {
+        if self.head_blocked || lacks_room_for_drafts {
             self.admit_active_behind(signals);
         }
     }
 
-    /// Admits the head of the waiting queue, or rejects it; false when it has to wait.
-    fn admit_head(&mut self, signals: &mut Signals) -> bool {
+    /// Whether a request finds room for its first draft tokens, or others run who can give way or finish. Who starts alone and
+    /// lacks it would have to give way at once, again and again.
+    fn can_start_drafts(&self, sequence: &Sequence, found: Match) -> bool {
+        let tokens = sequence.known() + self.draft_tokens(sequence);
+        let wanted = tokens.div_ceil(self.kv.block_size()).saturating_sub(found.referenced);
+        self.speculation.is_none() || !self.running.is_empty() || wanted <= self.kv.available()
+    }
+
+    /// Tokens that may come of a sequence's next step.
+    fn draft_tokens(&self, sequence: &Sequence) -> u32 {
+        let most = self.speculation.as_ref().map_or(0, super::Speculation::most_tokens);
+        most.min(sequence.remaining(self.limits.max_model_len))
+    }
+
+    /// Admits the head of the waiting queue, or rejects it, or finds what it has to wait for.
+    fn admit_head(&mut self, signals: &mut Signals) -> Head {
         let head = &self.waiting[0];
         let prompt = head.prompt;
         let found = self.look_up_head();
         let head = &self.waiting[0];
-        if !self.asking.is_empty() || !R::has_room(head, found, &self.running, &self.kv) {
+        if !self.asking.is_empty() || !self.has_room(head, found) {
             self.head_blocked = true;
-            return false;
+            return Head::Blocked;
+        }
+        if !self.can_start_drafts(head, found) {
+            return Head::LacksRoomForDrafts;
         }
         let cached = found.blocks * self.kv.block_size();
         let prompt_left = prompt.saturating_sub(cached);
         if !self.limits.chunked_prefill && prompt_left > self.limits.max_num_batched_tokens {
             self.reject_head();
-            return true;
+            return Head::Taken;
         }
-        let Some(tokens) = self.tokens_to_schedule(head, cached) else { return false };
+        let Some(tokens) = self.tokens_to_schedule(head, cached) else { return Head::Blocked };
         let hold = self.kv.take_match();
-        let Some(mut sequence) = self.waiting.pop_front() else { return false };
+        let Some(mut sequence) = self.waiting.pop_front() else { return Head::Blocked };
         sequence.hold = hold;
         sequence.computed = cached;
         self.kv.is_served(sequence.request);
@@ -263,7 +300,7 @@ impl<R: Rules> PagedEngine<R> {
         signals.admitted.push(Admission { request: sequence.request, reused_tokens });
         self.running.push(sequence);
         self.compute(self.running.len() - 1, tokens);
-        true
+        Head::Taken
     }
 
     /// What the cache has of the head of the waiting queue.
@@ -299,15 +336,18 @@ impl<R: Rules> PagedEngine<R> {
 
     /// Whether not even an empty engine could run a request.
     pub(super) fn can_never_run(&self, sequence: &Sequence) -> bool {
-        let drafts = self.speculation.as_ref().map_or(0, super::Speculation::most_tokens);
-        let ahead = drafts.min(sequence.remaining(self.limits.max_model_len));
+        let ahead = self.draft_tokens(sequence);
         sequence.prompt >= self.limits.max_model_len
             || R::never_fits(sequence, &self.kv)
             || (sequence.known() + ahead).div_ceil(self.kv.block_size()) > self.kv.capacity()
     }
 
-    pub(super) fn has_room_for_prompt(&self, sequence: &Sequence, found: Match) -> bool {
-        R::has_room(sequence, found, &self.running, &self.kv)
+    pub(super) fn has_room(&self, sequence: &Sequence, found: Match) -> bool {
+        // Nobody waits with blocks elsewhere.
+        let waiting = if self.role == Role::Decode { self.waiting.len() } else { 0 };
+        let active = self.waiting.iter().take(waiting).filter(|waiting| waiting.is_active());
+        let holders = self.running.iter().chain(active).chain(self.reserved.values());
+        R::has_room(sequence, found, holders, &self.kv)
     }
 
     fn reject_head(&mut self) {

@@ -48,6 +48,11 @@ impl<R: Rules> PagedEngine<R> {
         if passes == 0 {
             return Ok(None);
         }
+        self.passes_to_open = match cadence {
+            Cadence::Free => None,
+            Cadence::Open => Some(0),
+            Cadence::Deferred { passes } => Some(passes),
+        };
         self.pass.kind = PassKind::Run { first: self.timeline.ends.len() as u32 };
         if self.metrics.is_some() {
             let mut metrics = PassMetrics::default();
@@ -95,6 +100,10 @@ impl<R: Rules> PagedEngine<R> {
 
     pub(super) fn complete_run(&mut self, first: u32, signals: &mut Signals) {
         let passes = self.timeline.ends.len() as u32 - first;
+        if self.passes_to_open.is_some_and(|before| before < passes) {
+            let most = self.limits.max_num_seqs.min(self.limits.max_num_batched_tokens as usize);
+            self.was_bound = self.head_blocked && self.running.len() < most;
+        }
         self.running_counters.passes += u64::from(passes);
         for sequence in &mut self.running {
             sequence.computed += passes;
