@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 use spica::config::scenario::Scenario;
-use spica::report::record::{Counters, RequestRecord, RunRecord};
+use spica::report::record::{Counters, HandoffRecord, RequestRecord, RunRecord};
 use spica::report::summary::Summary;
 use spica::simulation::SimTime;
 use spica::workload::Workload;
 
 use crate::slow::{self, SlowRun};
 use crate::support::arms;
-use crate::support::case::{self, Expected, Variant};
+use crate::support::case::{self, Expected, HandoffMs, Variant};
 use crate::support::figure::{near, stamp};
 use crate::support::scenario;
 
@@ -58,13 +58,20 @@ cases! {
     c14: "C14",
     c15: "C15",
     c16: "C16",
+    c17: "C17",
+    c18: "C18",
+    c19: "C19",
     c20: "C20",
     c21: "C21",
     c22: "C22",
+    c23: "C23",
+    c24: "C24",
     c25: "C25",
     c26: "C26",
+    c29: "C29",
     c30: "C30",
     c31: "C31",
+    c32: "C32",
     c33: "C33",
     c34: "C34",
     c35: "C35",
@@ -72,10 +79,13 @@ cases! {
     d02: "D02",
     d03: "D03",
     }
-    // The slow replay has no SGLang.
+    // The slow replay has no SGLang and no KV router.
     fast_only {
         c27: "C27",
         c28: "C28",
+        c37: "C37",
+        c38: "C38",
+        c39: "C39",
         d10: "D10",
     }
 }
@@ -117,8 +127,6 @@ fn check_fast(variant: &Variant) {
 }
 
 fn build(variant: &Variant) -> (Scenario, Workload) {
-    let mut engine = json!({"block_size": 4, "num_gpu_blocks": 100});
-    extend(&mut engine, &variant.engine);
     let mut workload = json!({});
     extend(&mut workload, &variant.workload);
     let lines: Vec<String> = variant.rows.iter().map(Value::to_string).collect();
@@ -127,14 +135,7 @@ fn build(variant: &Variant) -> (Scenario, Workload) {
     } else {
         workload["trace_path"] = json!("case.jsonl");
     }
-    let mut document = json!({
-        "deployment": {"mode": "agg", "agg": {
-            "workers": variant.workers.unwrap_or(1),
-            "engine": engine,
-            "timing": variant.timing.clone().unwrap_or(json!({"model": "fixed", "prefill_ms": 10, "decode_ms": 2})),
-        }},
-        "workload": workload,
-    });
+    let mut document = json!({"deployment": deployment(variant), "workload": workload});
     for (key, value) in [("sla", &variant.sla), ("max_sim_time_ms", &variant.max_sim_time_ms)] {
         if let Some(value) = value {
             document[key] = value.clone();
@@ -143,6 +144,32 @@ fn build(variant: &Variant) -> (Scenario, Workload) {
     let scenario = scenario::scenario(&document);
     let workload = scenario::workload(&scenario, Some(&mut lines.join("\n").as_bytes()));
     (scenario, workload)
+}
+
+fn deployment(variant: &Variant) -> Value {
+    let mut engine = json!({"block_size": 4, "num_gpu_blocks": 100});
+    extend(&mut engine, &variant.engine);
+    let fixed = json!({"model": "fixed", "prefill_ms": 10, "decode_ms": 2});
+    let pool = json!({
+        "workers": variant.workers.unwrap_or(1),
+        "dp_size": variant.dp_size.unwrap_or(1),
+        "engine": engine,
+        "timing": variant.timing.clone().unwrap_or(fixed),
+    });
+    let mut deployment = match &variant.decode {
+        None => json!({"mode": "agg", "agg": pool}),
+        Some(differs) => {
+            let mut decode = pool.clone();
+            extend(&mut decode["engine"], differs);
+            json!({"mode": "disagg", "prefill": pool, "decode": decode})
+        }
+    };
+    for (key, value) in [("router", &variant.router), ("kv_transfer", &variant.kv_transfer)] {
+        if let Some(value) = value {
+            deployment[key] = value.clone();
+        }
+    }
+    deployment
 }
 
 fn extend(section: &mut Value, changes: &Map<String, Value>) {
@@ -168,7 +195,9 @@ fn record_faults(arm: &str, variant: &Variant, workload: &Workload, run: &RunRec
     let mut wrong = Vec::new();
     for (name, expected) in &variant.expect {
         let record = &run.requests[index_of(workload, name)];
-        let faults = request_faults(expected, record);
+        let mut faults = request_faults(expected, record);
+        let handoff = run.handoffs.get(index_of(workload, name)).copied().unwrap_or_default();
+        faults.extend(handoff_faults(expected.handoff, handoff));
         wrong.extend(faults.into_iter().map(|fault| format!("{arm}: {name}: {fault}")));
     }
     for (name, expected) in &variant.counters {
@@ -217,6 +246,18 @@ fn request_faults(expected: &Expected, record: &RequestRecord) -> Vec<String> {
         }
     }
     wrong
+}
+
+fn handoff_faults(expected: HandoffMs, record: HandoffRecord) -> Vec<String> {
+    let steps = [
+        ("source_held", expected.source_held, record.source_held),
+        ("destination_reserved", expected.destination_reserved, record.destination_reserved),
+        ("destination_activated", expected.destination_activated, record.destination_activated),
+        ("decode_admit", expected.decode_admit, record.decode_admit),
+        ("source_released", expected.source_released, record.source_released),
+    ];
+    let wrong = steps.iter().filter(|(_, ms, found)| ms.is_some_and(|ms| *found != Some(stamp(ms))));
+    wrong.map(|(what, ms, found)| format!("{what}: expected {ms:?}, found {found:?}")).collect()
 }
 
 fn summary(scenario: &Scenario, workload: &Workload, run: &RunRecord) -> Summary {

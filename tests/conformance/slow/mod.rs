@@ -24,19 +24,21 @@
 
 mod client;
 mod content;
+mod engine;
+mod fleet;
+mod handoffs;
+mod paged;
 mod pool;
 mod price;
+mod replay;
 pub(crate) mod router_cost;
-mod vllm;
 
-use spica::config::scenario::{Backend, DeploymentMode, KvEvictionPolicy, Pool, Scenario, TimingConfig};
-use spica::report::record::{PassTimeline, PoolRecord, RequestRecord, Role, RunRecord, Status};
+use spica::config::scenario::{Backend, Deployment, KvEvictionPolicy, LinkSharing, Scenario, TimingConfig};
+use spica::report::record::{Role, RunRecord};
 use spica::simulation::{SimDuration, SimTime};
-use spica::workload::{RequestId, Workload};
+use spica::workload::Workload;
 
-use client::Client;
-use content::Identities;
-use vllm::{Engine, Pass, Shared};
+use replay::Replay;
 
 pub(crate) use price::Batch;
 
@@ -80,204 +82,39 @@ pub(crate) struct NotCovered(pub &'static str);
 
 /// Replays `workload` on the deployment of `scenario`.
 pub(crate) fn run(scenario: &Scenario, workload: &Workload) -> Result<SlowRun, NotCovered> {
-    let pool = covered(scenario)?;
-    let mut replay = Replay::new(pool, workload);
+    let deployment = &scenario.deployment;
+    covered(deployment)?;
+    let pools = match (&deployment.agg, &deployment.prefill, &deployment.decode) {
+        (Some(agg), ..) => vec![(Role::Agg, agg)],
+        (None, Some(prefill), Some(decode)) => vec![(Role::Prefill, prefill), (Role::Decode, decode)],
+        _ => unreachable!("a deployment has one pool or two"),
+    };
+    let mut replay = Replay::new(&pools, &deployment.kv_transfer, workload);
     let limit = scenario.max_sim_time_ms.map(|ms| SimTime::from_ms(ms).expect("a valid limit"));
     replay.run(limit);
-    Ok(replay.finish(pool, limit.is_some()))
+    Ok(replay.finish(limit.is_some()))
 }
 
-/// The only pool of a deployment that this replay covers.
-fn covered(scenario: &Scenario) -> Result<&Pool, NotCovered> {
-    let deployment = &scenario.deployment;
-    let (DeploymentMode::Agg, Some(pool)) = (deployment.mode, &deployment.agg) else {
-        return Err(NotCovered("disaggregated pools"));
-    };
+/// Whether this replay does all that a deployment asks for.
+fn covered(deployment: &Deployment) -> Result<(), NotCovered> {
+    let pools = || [&deployment.agg, &deployment.prefill, &deployment.decode].into_iter().flatten();
     let refusals = [
-        (deployment.router.policy != "round_robin", "routers other than round_robin"),
+        (deployment.routers().any(|router| router.policy != "round_robin"), "routers other than round_robin"),
         (deployment.planner.is_some(), "planners"),
-        (pool.engine.backend != Backend::Vllm, "backends other than vllm"),
-        (pool.dp_size != 1, "data-parallel ranks"),
-        (pool.engine.aic_nextn.is_some(), "speculative decoding"),
-        (pool.engine.kv_eviction_policy != KvEvictionPolicy::Lru, "eviction policies other than lru"),
+        (pools().any(|pool| pool.engine.backend == Backend::Sglang), "backends other than vllm and trtllm"),
         (
-            matches!(pool.timing, TimingConfig::Grid { .. } | TimingConfig::Profile { .. }),
+            pools().any(|pool| pool.engine.kv_eviction_policy != KvEvictionPolicy::Lru),
+            "eviction policies other than lru",
+        ),
+        (deployment.kv_transfer.sharing == LinkSharing::Fair, "links whose bandwidth is divided"),
+        (
+            pools()
+                .any(|pool| matches!(pool.timing, TimingConfig::Grid { .. } | TimingConfig::Profile { .. })),
             "timing other than polynomial and fixed",
         ),
     ];
     match refusals.iter().find(|(applies, _)| *applies) {
         Some((_, what)) => Err(NotCovered(what)),
-        None => Ok(pool),
-    }
-}
-
-struct Replay<'a> {
-    now: SimTime,
-    client: Client<'a>,
-    workers: Vec<Worker<'a>>,
-    next_worker: usize,
-    shared: Shared<'a>,
-    run: SlowRun,
-}
-
-struct Worker<'a> {
-    engine: Engine<'a>,
-    /// The pass under way and its end.
-    pass: Option<(SimTime, Pass)>,
-}
-
-impl<'a> Replay<'a> {
-    fn new(pool: &'a Pool, workload: &'a Workload) -> Self {
-        let requests = workload.requests.len();
-        let worker = || Worker { engine: Engine::new(&pool.engine, &pool.timing, requests), pass: None };
-        let workers: Vec<_> = (0..pool.workers).map(|_| worker()).collect();
-        let mut run = SlowRun {
-            tokens: vec![Vec::new(); requests],
-            admissions: vec![Vec::new(); requests],
-            ..SlowRun::default()
-        };
-        run.record.requests = vec![RequestRecord::default(); requests];
-        run.record.timelines = vec![PassTimeline::default(); workers.len()];
-        Self {
-            now: SimTime::ZERO,
-            client: Client::new(workload),
-            workers,
-            next_worker: 0,
-            shared: Shared { workload, identities: Identities::default() },
-            run,
-        }
-    }
-
-    fn run(&mut self, limit: Option<SimTime>) {
-        while let Some(next) = self.next_time() {
-            if limit.is_some_and(|limit| next > limit) {
-                return;
-            }
-            self.now = next;
-            let mut rounds = 0;
-            while self.instant() {
-                rounds += 1;
-                assert!(rounds < 1_000_000, "time stands still at {}", self.now);
-            }
-        }
-    }
-
-    fn next_time(&self) -> Option<SimTime> {
-        let ends = self.workers.iter().filter_map(|worker| worker.pass.as_ref().map(|(end, _)| *end));
-        ends.chain(self.client.next_time()).min()
-    }
-
-    /// One round over everything that happens now; false when nothing did.
-    fn instant(&mut self) -> bool {
-        let mut happened = false;
-        for worker in 0..self.workers.len() {
-            if self.ends_now(worker)
-                && let Some((_, pass)) = self.workers[worker].pass.take()
-            {
-                self.complete(worker, &pass);
-                happened = true;
-            }
-        }
-        while let Some(request) = self.client.arrival(self.now) {
-            self.arrive(request);
-            happened = true;
-        }
-        for worker in 0..self.workers.len() {
-            if self.workers[worker].pass.is_none() && self.workers[worker].engine.has_work() {
-                self.start(worker);
-                happened = true;
-                if self.ends_now(worker) {
-                    return true;
-                }
-            }
-        }
-        happened
-    }
-
-    fn ends_now(&self, worker: usize) -> bool {
-        self.workers[worker].pass.as_ref().is_some_and(|(end, _)| *end == self.now)
-    }
-
-    fn arrive(&mut self, request: RequestId) {
-        let worker = self.next_worker;
-        self.next_worker = (worker + 1) % self.workers.len();
-        let record = &mut self.run.record.requests[request.0 as usize];
-        record.status = Status::Unfinished;
-        record.arrival = Some(self.now);
-        record.dispatched = Some(self.now);
-        record.decode_worker = Some(worker as u32);
-        let asked = &self.shared.workload.requests[request.0 as usize];
-        self.workers[worker].engine.submit(request, asked);
-    }
-
-    fn start(&mut self, worker: usize) {
-        let pass = self.workers[worker].engine.pass(&mut self.shared);
-        for &(request, reused_tokens) in &pass.admitted {
-            let record = &mut self.run.record.requests[request.0 as usize];
-            if record.admissions == 0 {
-                record.first_admit = Some(self.now);
-                record.first_reused_tokens = reused_tokens;
-            }
-            record.admissions += 1;
-            record.max_reused_tokens = record.max_reused_tokens.max(reused_tokens);
-            self.run.admissions[request.0 as usize].push(Admission { at: self.now, reused_tokens });
-        }
-        self.workers[worker].pass = Some((self.now + pass.duration, pass));
-    }
-
-    fn complete(&mut self, worker: usize, pass: &Pass) {
-        let now = self.now;
-        let counters = &mut self.run.record.counters;
-        counters.committed_prefill_tokens += pass.prefill_tokens;
-        counters.preemptions += pass.preemptions;
-        counters.evictions += pass.evictions;
-        if pass.scheduled > 0 {
-            self.run.record.counters.passes += 1;
-            self.run.record.timelines[worker].ends.push(now);
-            self.run.passes.push(PassLog {
-                worker,
-                end: now,
-                duration: pass.duration,
-                batch: pass.batch,
-                prefill_tokens: pass.prefill_tokens,
-                pure_decode_requests: pass.pure_decode_requests,
-                pure_decode_tokens: pass.pure_decode_tokens,
-            });
-        }
-        for &request in &pass.emitted {
-            self.run.tokens[request.0 as usize].push(now);
-        }
-        for (requests, status) in [(&pass.finished, Status::Completed), (&pass.rejected, Status::Rejected)] {
-            for &request in requests {
-                let record = &mut self.run.record.requests[request.0 as usize];
-                record.status = status;
-                record.terminal = Some(now);
-                self.client.ended(request, now);
-            }
-        }
-    }
-
-    fn finish(mut self, pool: &Pool, may_be_cut: bool) -> SlowRun {
-        for (record, tokens) in self.run.record.requests.iter_mut().zip(&self.run.tokens) {
-            assert!(may_be_cut || record.terminal.is_some(), "every request ends: {record:?}");
-            record.output_tokens = tokens.len() as u32;
-            record.first_token = tokens.first().copied();
-            record.second_token = tokens.get(1).copied();
-            record.last_token = tokens.last().copied();
-            if record.status == Status::Completed {
-                let worker = record.decode_worker.expect("a completed request had a worker") as usize;
-                let gaps = tokens.windows(2).map(|pair| pair[1] - pair[0]);
-                self.run.record.timelines[worker].loose_gaps.extend(gaps);
-            }
-        }
-        let engines = || self.workers.iter().map(|worker| &worker.engine);
-        assert!(may_be_cut || engines().all(|engine| engine.blocks_held() == 0), "no block stays held");
-        self.run.record.end = self.now;
-        self.run.record.pools.push(PoolRecord {
-            role: Role::Agg,
-            gpus_per_worker: pool.gpus_per_worker(),
-            worker_ns: u128::from(self.now.as_ns()) * self.workers.len() as u128,
-        });
-        self.run
+        None => Ok(()),
     }
 }

@@ -30,6 +30,14 @@ pub(crate) fn differences(workload: &Workload, slow: &RunRecord, fast: &RunRecor
             found.push(format!("request {index} ({name}):\n  slow {expected:?}\n  fast {actual:?}"));
         }
     }
+    for index in 0..slow.requests.len() {
+        // The list is empty where nobody was handed off.
+        let of = |run: &RunRecord| run.handoffs.get(index).copied().unwrap_or_default();
+        let (expected, actual) = (of(slow), of(fast));
+        if expected != actual {
+            found.push(format!("hand-off {index}:\n  slow {expected:?}\n  fast {actual:?}"));
+        }
+    }
     if slow.counters != fast.counters {
         found.push(format!("counters:\n  slow {:?}\n  fast {:?}", slow.counters, fast.counters));
     }
@@ -59,6 +67,7 @@ fn gaps(timelines: &[PassTimeline]) -> Vec<SimDuration> {
             }
         }
         gaps.extend(&timeline.loose_gaps);
+        gaps.extend(std::iter::repeat_n(SimDuration::ZERO, timeline.zero_gaps as usize));
     }
     gaps.sort_unstable();
     gaps

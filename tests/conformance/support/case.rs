@@ -20,6 +20,15 @@ pub(crate) struct Variant {
     #[serde(default)]
     pub timing: Option<Value>,
     #[serde(default)]
+    pub dp_size: Option<u32>,
+    #[serde(default)]
+    pub router: Option<Value>,
+    /// Makes the deployment one of two pools: the engine of the decode pool, where it differs.
+    #[serde(default)]
+    pub decode: Option<Map<String, Value>>,
+    #[serde(default)]
+    pub kv_transfer: Option<Value>,
+    #[serde(default)]
     pub workers: Option<u32>,
     #[serde(default)]
     pub workload: Map<String, Value>,
@@ -61,6 +70,19 @@ pub(crate) struct Expected {
     pub worker: Option<u32>,
     #[serde(default)]
     pub status: Ending,
+    #[serde(default)]
+    pub handoff: HandoffMs,
+}
+
+/// When the steps of a hand-off are expected.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct HandoffMs {
+    pub source_held: Option<f64>,
+    pub destination_reserved: Option<f64>,
+    pub destination_activated: Option<f64>,
+    pub decode_admit: Option<f64>,
+    pub source_released: Option<f64>,
 }
 
 /// How a request is expected to end.

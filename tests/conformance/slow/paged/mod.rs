@@ -1,45 +1,57 @@
-//! One vLLM-like engine: what it schedules in a pass.
+//! One engine with a paged KV cache, vLLM's or TensorRT-LLM's: what it schedules in a pass.
+//!
+//! TensorRT-LLM differs in what an admission needs ([`waiting`]): whoever is admitted runs to the end, so nobody ever has to
+//! give way.
+
+mod handoff;
+mod speculation;
+mod waiting;
 
 use std::collections::VecDeque;
 
-use spica::config::scenario::{EngineOptions, PreemptionMode, TimingConfig};
-use spica::simulation::SimDuration;
-use spica::workload::{Request, RequestId, Workload};
+use spica::config::scenario::{Backend, EngineOptions, PreemptionMode, TimingConfig};
+use spica::report::record::Role;
+use spica::workload::{Request, RequestId};
 
-use super::content::{Identities, Identity};
+use super::content::Identity;
+use super::engine::{Pass, Shared};
 use super::pool::{BlockId, Pool};
-use super::price::{Batch, price};
+use super::price::price;
+use speculation::Speculation;
 
-/// What all engines of a run share.
-#[derive(Debug)]
-pub(crate) struct Shared<'a> {
-    pub workload: &'a Workload,
-    pub identities: Identities,
-}
+pub(super) use handoff::Reservation;
 
 /// One engine with its requests.
 #[derive(Debug)]
-pub(crate) struct Engine<'a> {
+pub(super) struct Engine<'a> {
+    role: Role,
     options: &'a EngineOptions,
     timing: &'a TimingConfig,
     pool: Pool,
+    speculation: Option<Speculation<'a>>,
     sequences: Vec<Option<Sequence>>,
     running: Vec<RequestId>,
     waiting: VecDeque<RequestId>,
+    /// Requests that ask for blocks on this decode worker, in order.
+    reservations: VecDeque<RequestId>,
+    /// Admission stopped for want of room the last time prompts were let in.
+    was_full: bool,
 }
 
 /// A request as the engine sees it.
 #[derive(Debug, Default)]
 struct Sequence {
     prompt: u32,
-    asked_output: u32,
+    /// Tokens to generate.
+    outputs: u32,
     generated: u32,
     /// Tokens with KV in `blocks`.
     computed: u32,
     blocks: Vec<BlockId>,
     /// Identities of the leading full blocks of the known tokens, as far as they were needed.
     identities: Vec<Identity>,
-    was_preempted: bool,
+    /// Waits with its blocks: its prompt was computed elsewhere.
+    activated: bool,
 }
 
 /// A request's share of a pass.
@@ -55,34 +67,12 @@ struct Share {
 #[derive(Debug)]
 struct Plan {
     budget: u32,
+    /// Prompts have their turn in this pass.
+    cadence: bool,
+    /// Nothing but decodes is done in this pass.
+    defers: bool,
     shares: Vec<Share>,
     preemptions: u64,
-}
-
-/// What a pass does. It was evaluated at its start; what it brings is seen at its end.
-#[derive(Debug, Default)]
-pub(crate) struct Pass {
-    pub duration: SimDuration,
-    pub batch: Batch,
-    /// Requests that were given a share, possibly of no tokens.
-    pub scheduled: usize,
-    /// Requests that joined the running ones, with the tokens they reuse.
-    pub admitted: Vec<(RequestId, u32)>,
-    /// Requests with a token.
-    pub emitted: Vec<RequestId>,
-    /// Requests that are done.
-    pub finished: Vec<RequestId>,
-    /// Requests that are refused.
-    pub rejected: Vec<RequestId>,
-    pub preemptions: u64,
-    /// Blocks whose content made room for another's.
-    pub evictions: u64,
-    /// Tokens computed for requests with prompt tokens in the pass.
-    pub prefill_tokens: u64,
-    /// Requests that decode without prompt tokens in the pass.
-    pub pure_decode_requests: u64,
-    /// Their tokens, the new one not counted.
-    pub pure_decode_tokens: u64,
 }
 
 impl Sequence {
@@ -90,45 +80,76 @@ impl Sequence {
         self.prompt + self.generated
     }
 
-    fn outputs_left(&self) -> bool {
-        self.generated < self.asked_output
+    /// Whether the next thing to do is to compute the latest token and sample one more.
+    fn is_decoding(&self) -> bool {
+        self.generated > 0 && self.computed + 1 == self.length()
     }
 }
 
 impl<'a> Engine<'a> {
-    pub(crate) fn new(options: &'a EngineOptions, timing: &'a TimingConfig, requests: usize) -> Self {
+    /// The engine of rank `rank` of all that have this role.
+    pub(super) fn new(
+        role: Role,
+        options: &'a EngineOptions,
+        timing: &'a TimingConfig,
+        rank: u32,
+        requests: usize,
+    ) -> Self {
         Self {
+            role,
             options,
             timing,
             pool: Pool::new(options.num_gpu_blocks as usize),
+            speculation: Speculation::new(options, rank),
             sequences: (0..requests).map(|_| None).collect(),
             running: Vec::new(),
             waiting: VecDeque::new(),
+            reservations: VecDeque::new(),
+            was_full: false,
         }
     }
 
-    pub(crate) fn submit(&mut self, id: RequestId, request: &Request) {
-        self.sequences[id.0 as usize] = Some(Sequence {
-            prompt: request.input_length,
-            asked_output: request.output_length,
-            ..Sequence::default()
-        });
+    pub(super) fn submit(&mut self, id: RequestId, request: &Request) {
+        self.sequences[id.0 as usize] = Some(self.sequence_of(request));
         self.waiting.push_back(id);
     }
 
-    pub(crate) fn has_work(&self) -> bool {
+    fn sequence_of(&self, request: &Request) -> Sequence {
+        let asked = match self.role {
+            // The token that is sampled beside the prompt is nobody's.
+            Role::Prefill => 1,
+            Role::Agg | Role::Decode => request.output_length,
+        };
+        let prompt = request.input_length;
+        let outputs = match self.options.backend {
+            Backend::Trtllm => asked.min(self.longest().saturating_sub(prompt)),
+            Backend::Vllm | Backend::Sglang => asked,
+        };
+        Sequence { prompt, outputs, ..Sequence::default() }
+    }
+
+    /// Tokens of the longest sequence that TensorRT-LLM generates.
+    fn longest(&self) -> u32 {
+        let capacity = self.pool.size() as u64 * u64::from(self.options.block_size);
+        let capacity = u32::try_from(capacity).unwrap_or(u32::MAX);
+        capacity.min(self.options.max_model_len.unwrap_or(u32::MAX))
+    }
+
+    pub(super) fn has_work(&self) -> bool {
         !self.running.is_empty() || !self.waiting.is_empty()
     }
 
     /// Blocks held by requests.
-    pub(crate) fn blocks_held(&self) -> usize {
+    pub(super) fn blocks_held(&self) -> usize {
         self.pool.referenced()
     }
 
-    /// Puts a pass together and carries it out.
-    pub(crate) fn pass(&mut self, shared: &mut Shared<'_>) -> Pass {
+    /// Puts a pass together and carries it out. `cadence` tells whether prompts have their turn in it.
+    pub(super) fn pass(&mut self, cadence: bool, shared: &mut Shared<'_>) -> Pass {
         let mut plan = Plan {
             budget: self.options.max_num_batched_tokens.unwrap_or(u32::MAX),
+            cadence,
+            defers: !cadence && !self.was_full && self.decodes(),
             shares: Vec::new(),
             preemptions: 0,
         };
@@ -138,12 +159,17 @@ impl<'a> Engine<'a> {
         if plan.preemptions == 0 {
             self.schedule_waiting(&mut plan, &mut pass, shared);
         }
+        self.look_ahead(&mut plan);
         pass.scheduled = plan.shares.len();
         pass.preemptions = plan.preemptions;
         pass.evictions = self.pool.evictions() - evictions_before;
         self.price(&plan, &mut pass);
-        self.emit(&mut pass);
+        self.emit(&mut pass, shared);
         pass
+    }
+
+    fn decodes(&self) -> bool {
+        self.running.iter().any(|&request| self.sequence(request).is_decoding())
     }
 
     fn schedule_running(&mut self, plan: &mut Plan, shared: &mut Shared<'_>) {
@@ -152,6 +178,10 @@ impl<'a> Engine<'a> {
             let request = self.running[index];
             let sequence = self.sequence(request);
             let computed = sequence.computed;
+            if plan.defers && !sequence.is_decoding() {
+                index += 1;
+                continue;
+            }
             let tokens = (sequence.length() - computed).min(plan.budget);
             if self.make_room(request, computed + tokens, plan) {
                 self.compute(request, computed, tokens, plan, shared);
@@ -165,10 +195,11 @@ impl<'a> Engine<'a> {
     /// Preempts until `request` can hold `tokens` tokens; false when it had to give way itself.
     fn make_room(&mut self, request: RequestId, tokens: u32, plan: &mut Plan) -> bool {
         loop {
-            let wanted = self.blocks_for(tokens) - self.sequence(request).blocks.len();
+            let wanted = self.blocks_for(tokens).saturating_sub(self.sequence(request).blocks.len());
             if wanted <= self.pool.available() {
                 return true;
             }
+            assert_ne!(self.options.backend, Backend::Trtllm, "whoever was admitted has room to the end");
             let victim = match self.options.preemption_mode {
                 PreemptionMode::Lifo => self.running.len() - 1,
                 PreemptionMode::Fifo => 0,
@@ -183,81 +214,12 @@ impl<'a> Engine<'a> {
 
     fn preempt(&mut self, victim: RequestId, plan: &mut Plan) {
         self.release_blocks(victim);
-        let sequence = self.sequence_mut(victim);
-        sequence.computed = 0;
-        sequence.was_preempted = true;
+        self.sequence_mut(victim).computed = 0;
         self.waiting.push_front(victim);
         plan.preemptions += 1;
         if let Some(place) = plan.shares.iter().position(|share| share.request == victim) {
             plan.budget += plan.shares.remove(place).tokens;
         }
-    }
-
-    fn schedule_waiting(&mut self, plan: &mut Plan, pass: &mut Pass, shared: &mut Shared<'_>) {
-        let most = self.options.max_num_seqs.map_or(usize::MAX, |most| most as usize);
-        while plan.budget > 0 && self.running.len() < most {
-            let Some(&request) = self.waiting.front() else { return };
-            if self.can_never_run(request) {
-                self.reject_head(pass);
-                continue;
-            }
-            let hits = self.cached_blocks(request, shared);
-            let cached = hits.len() as u32 * self.options.block_size;
-            let sequence = self.sequence(request);
-            let missing_prompt = sequence.prompt.saturating_sub(cached);
-            let shared_hits = hits.iter().filter(|&&block| self.pool.is_referenced(block)).count();
-            let whole = self.blocks_for(sequence.length());
-            if whole - shared_hits > self.pool.size() - self.pool.referenced() {
-                return;
-            }
-            if !self.options.enable_chunked_prefill && missing_prompt > plan.budget {
-                if self.options.max_num_batched_tokens.is_some_and(|most| missing_prompt > most) {
-                    self.reject_head(pass);
-                    continue;
-                }
-                return;
-            }
-            let tokens = (sequence.length() - cached).min(plan.budget);
-            pass.admitted.push((request, cached.min(sequence.prompt)));
-            self.waiting.pop_front();
-            self.running.push(request);
-            for &block in &hits {
-                self.pool.hold(block);
-            }
-            self.sequence_mut(request).blocks = hits;
-            self.compute(request, cached, tokens, plan, shared);
-        }
-    }
-
-    fn reject_head(&mut self, pass: &mut Pass) {
-        let head = self.waiting.pop_front().expect("the caller has looked at the head");
-        self.sequences[head.0 as usize] = None;
-        pass.rejected.push(head);
-    }
-
-    fn can_never_run(&self, request: RequestId) -> bool {
-        let sequence = self.sequence(request);
-        let too_long = self.options.max_model_len.is_some_and(|most| sequence.prompt >= most);
-        let too_large = self.blocks_for(sequence.length()) > self.pool.size();
-        too_long || too_large
-    }
-
-    /// The leading blocks of a waiting request that are there already.
-    fn cached_blocks(&mut self, request: RequestId, shared: &mut Shared<'_>) -> Vec<BlockId> {
-        if !self.options.enable_prefix_caching {
-            return Vec::new();
-        }
-        let sequence = self.sequence(request);
-        // Something has to be computed where a token is to come out of it.
-        let most = if sequence.outputs_left() { sequence.length() - 1 } else { sequence.length() }
-            / self.options.block_size;
-        let mut hits = Vec::new();
-        for index in 0..most {
-            let identity = self.identity(request, index, shared);
-            let Some(block) = self.pool.find(identity) else { break };
-            hits.push(block);
-        }
-        hits
     }
 
     /// Computes `tokens` tokens of a running request after the first `before`; there is room.
@@ -270,17 +232,8 @@ impl<'a> Engine<'a> {
         shared: &mut Shared<'_>,
     ) {
         let after = before + tokens;
-        while self.sequence(request).blocks.len() < self.blocks_for(after) {
-            let block = self.pool.take();
-            self.sequence_mut(request).blocks.push(block);
-        }
-        if self.options.enable_prefix_caching {
-            for index in before / self.options.block_size..after / self.options.block_size {
-                let identity = self.identity(request, index, shared);
-                let block = self.sequence(request).blocks[index as usize];
-                self.pool.publish(block, identity);
-            }
-        }
+        self.take_blocks(request, after);
+        self.publish(request, before, after, shared);
         let sequence = self.sequence_mut(request);
         sequence.computed = after;
         let prompt_before = before.min(sequence.prompt);
@@ -289,25 +242,46 @@ impl<'a> Engine<'a> {
         plan.shares.push(Share { request, tokens, prompt_before, prompt_tokens });
     }
 
+    /// Gives a request blocks for `tokens` tokens; there is room.
+    fn take_blocks(&mut self, request: RequestId, tokens: u32) {
+        while self.sequence(request).blocks.len() < self.blocks_for(tokens) {
+            let block = self.pool.take();
+            self.sequence_mut(request).blocks.push(block);
+        }
+    }
+
+    /// Makes the blocks findable that are full with `after` tokens and were not with `before`.
+    fn publish(&mut self, request: RequestId, before: u32, after: u32, shared: &mut Shared<'_>) {
+        if !self.options.enable_prefix_caching {
+            return;
+        }
+        for index in before / self.options.block_size..after / self.options.block_size {
+            let identity = self.identity(request, index, shared);
+            let block = self.sequence(request).blocks[index as usize];
+            self.pool.publish(block, identity);
+        }
+    }
+
     fn price(&self, plan: &Plan, pass: &mut Pass) {
         let batch = &mut pass.batch;
         let mut prompts = Vec::new();
-        for share in plan.shares.iter().filter(|share| share.prompt_tokens > 0) {
+        let computed_here = self.role != Role::Decode;
+        for share in plan.shares.iter().filter(|share| share.prompt_tokens > 0 && computed_here) {
             prompts.push(share.request);
             batch.prefill_requests += 1;
             batch.prefix_tokens += u64::from(share.prompt_before);
             batch.prompt_tokens += u64::from(share.prompt_before + share.prompt_tokens);
             pass.prefill_tokens += u64::from(share.tokens);
         }
-        for &request in &self.running {
+        for &request in self.running.iter().filter(|_| self.role != Role::Prefill) {
             let sequence = self.sequence(request);
-            let ready = sequence.computed >= sequence.length() && sequence.outputs_left();
-            if !ready {
+            if sequence.computed < sequence.length() || self.outputs_left(request) == 0 {
                 continue;
             }
             let tokens = u64::from(sequence.length());
             let with_prompt = prompts.contains(&request);
-            if sequence.generated > 0 || !with_prompt || self.options.first_token_decode {
+            let at_once = self.options.first_token_decode || self.speculation.is_some();
+            if sequence.generated > 0 || !with_prompt || at_once {
                 batch.decode_requests += 1;
                 batch.decode_tokens += tokens;
             }
@@ -319,24 +293,36 @@ impl<'a> Engine<'a> {
         pass.duration = price(self.timing, self.options, *batch);
     }
 
-    fn emit(&mut self, pass: &mut Pass) {
+    fn emit(&mut self, pass: &mut Pass, shared: &mut Shared<'_>) {
         for request in self.running.clone() {
-            let longest = self.options.max_model_len.unwrap_or(u32::MAX);
-            let sequence = self.sequence_mut(request);
+            let sequence = self.sequence(request);
             if sequence.computed < sequence.length() {
                 continue;
             }
-            if sequence.outputs_left() {
-                sequence.generated += 1;
+            if self.role == Role::Prefill {
+                self.running.retain(|&other| other != request);
+                pass.held.push(request);
+                continue;
+            }
+            for _ in 0..self.burst(request) {
+                self.sequence_mut(request).generated += 1;
                 pass.emitted.push(request);
             }
-            if !sequence.outputs_left() || sequence.length() >= longest {
+            self.keep_burst(request, shared);
+            if self.outputs_left(request) == 0 {
                 self.release_blocks(request);
                 self.sequences[request.0 as usize] = None;
                 self.running.retain(|&other| other != request);
                 pass.finished.push(request);
             }
         }
+    }
+
+    /// Tokens that a request may yet generate.
+    fn outputs_left(&self, request: RequestId) -> u32 {
+        let sequence = self.sequence(request);
+        let longest = self.options.max_model_len.unwrap_or(u32::MAX);
+        (sequence.outputs - sequence.generated).min(longest.saturating_sub(sequence.length()))
     }
 
     fn release_blocks(&mut self, request: RequestId) {

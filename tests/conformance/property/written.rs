@@ -1,0 +1,203 @@
+//! Settings on which the arms once differed.
+
+use super::faults;
+use super::setting::{Pool, Session, Setting, Speculation, Transfer, Turn};
+
+/// One worker with three blocks.
+const PLAIN: Pool = Pool {
+    workers: 1,
+    dp_size: 1,
+    prefill_schedule_interval: 1,
+    num_gpu_blocks: 3,
+    max_num_seqs: None,
+    max_num_batched_tokens: None,
+    max_model_len: None,
+    no_chunking: false,
+    no_prefix_caching: false,
+    fifo: false,
+    fixed_half_ms: None,
+};
+
+/// One worker with three blocks of two tokens, and sessions of (prompt, output) turns that all start at once.
+fn plain(sessions: &[&[(u32, u32)]]) -> Setting {
+    let turn = |&(input_length, output_length): &(u32, u32)| Turn {
+        delay_ms: 0,
+        input_length,
+        output_length,
+        chunks: None,
+        dp_rank: None,
+    };
+    Setting {
+        trtllm: false,
+        block_size: 1,
+        speculation: None,
+        first_token_decode: false,
+        speedup: 1,
+        decode_speedup: 1,
+        pool: PLAIN,
+        decode: None,
+        concurrency: None,
+        max_sim_time_ms: None,
+        tokens_per_chunk: 1,
+        sessions: sessions
+            .iter()
+            .map(|turns| Session { arrival_ms: 0, turns: turns.iter().map(turn).collect() })
+            .collect(),
+    }
+}
+
+fn assert_agreement(setting: &Setting) {
+    let (workload, slow, fast) = setting.replay();
+    let wrong = faults(setting, &workload, &slow, &fast);
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// A resumed request finds 20 tokens of its own again, 15 of them of its prompt: 15 are reused input.
+#[test]
+fn reuse_is_counted_in_prompt_tokens() {
+    assert_agreement(&Setting {
+        block_size: 3,
+        pool: Pool { num_gpu_blocks: 8, fifo: true, ..PLAIN },
+        ..plain(&[&[(15, 7)], &[(3, 7)]])
+    });
+}
+
+/// The time limit finds the second request preempted and waiting, with nine tokens sent.
+#[test]
+fn a_preempted_request_keeps_its_tokens_when_the_run_is_cut() {
+    assert_agreement(&Setting {
+        block_size: 2,
+        speedup: 3,
+        decode_speedup: 3,
+        max_sim_time_ms: Some(39),
+        ..plain(&[&[(3, 2)], &[(1, 10)], &[(1, 2)], &[(1, 4)]])
+    });
+}
+
+/// At 1.0 ms worker 0 starts a pass, then worker 1 one of no length, which rejects its request; the follow-up of that
+/// arrives at worker 0 after the start of its pass and has to wait for the next.
+#[test]
+fn a_pass_that_has_started_is_not_joined() {
+    assert_agreement(&Setting {
+        pool: Pool { workers: 2, num_gpu_blocks: 8, fixed_half_ms: Some((1, 1)), ..PLAIN },
+        concurrency: Some(2),
+        ..plain(&[&[(17, 0), (1, 4)], &[(1, 2)], &[(17, 0), (1, 0)]])
+    });
+}
+
+/// A pass that the time limit cuts off counts nothing: neither itself nor its evictions.
+#[test]
+fn counters_do_not_depend_on_how_passes_were_computed() {
+    let turns: &[&[(u32, u32)]] = &[&[(8, 1)], &[(12, 1)]];
+    assert_agreement(&Setting {
+        pool: Pool { num_gpu_blocks: 6, max_num_seqs: Some(1), fixed_half_ms: Some((20, 2)), ..PLAIN },
+        max_sim_time_ms: Some(15),
+        ..plain(turns)
+    });
+}
+
+/// Rank 1 of worker 0 rejects a request while rank 0 has several decode passes before it: the group passes together, one at a time.
+#[test]
+fn a_pass_that_only_rejects_is_one_pass_of_the_group() {
+    assert_agreement(&Setting {
+        pool: Pool { workers: 2, dp_size: 2, num_gpu_blocks: 10, fixed_half_ms: Some((1, 1)), ..PLAIN },
+        ..plain(&[&[(1, 3)], &[(21, 0), (21, 0)]])
+    });
+}
+
+/// The first request has outgrown the decode pool and gives way; the blocks go to who asked for them before the next pass.
+#[test]
+fn blocks_given_up_go_to_who_asks_before_the_next_pass() {
+    let pool = Pool { num_gpu_blocks: 5, ..PLAIN };
+    assert_agreement(&Setting {
+        pool: pool.clone(),
+        decode: Some((pool, Transfer::LatencyHalfMs(0))),
+        ..plain(&[&[(3, 9)], &[(7, 1)]])
+    });
+}
+
+/// The first prompt is still on its way when the second asks: what the first may come to need is not given away.
+#[test]
+fn what_was_promised_to_a_prompt_on_its_way_is_kept_for_it() {
+    let pool = Pool { num_gpu_blocks: 4, ..PLAIN };
+    assert_agreement(&Setting {
+        trtllm: true,
+        pool: Pool { num_gpu_blocks: 10, ..PLAIN },
+        decode: Some((pool, Transfer::LatencyHalfMs(10))),
+        ..plain(&[&[(2, 5)], &[(4, 1)]])
+    });
+}
+
+/// The third request arrives on a decode rank whose group leaves prompts for later passes; it has none to compute.
+#[test]
+fn a_prompt_that_has_arrived_is_not_deferred() {
+    let decode = Pool {
+        dp_size: 2,
+        prefill_schedule_interval: 4,
+        num_gpu_blocks: 20,
+        fixed_half_ms: Some((2, 2)),
+        ..PLAIN
+    };
+    let mut setting = Setting {
+        pool: Pool { dp_size: 1, prefill_schedule_interval: 1, ..decode.clone() },
+        decode: Some((decode, Transfer::LatencyHalfMs(0))),
+        ..plain(&[&[(2, 12)], &[(2, 1)], &[(2, 2)]])
+    };
+    setting.sessions[2].arrival_ms = 5;
+    assert_agreement(&setting);
+}
+
+/// Whether a rank lacked blocks is found out anew in every pass in which prompts have their turn, also in one that was planned
+/// together with others.
+#[test]
+fn a_turn_without_prompts_ends_the_want_of_blocks() {
+    let mut setting = Setting {
+        speedup: 2,
+        decode_speedup: 2,
+        pool: Pool { dp_size: 2, prefill_schedule_interval: 3, num_gpu_blocks: 28, ..PLAIN },
+        block_size: 2,
+        ..plain(&[
+            &[(1, 11)],
+            &[(1, 9), (1, 0)],
+            &[(6, 4), (1, 6), (1, 0)],
+            &[(1, 0), (38, 3)],
+            &[(17, 10), (1, 4)],
+            &[(2, 7)],
+        ])
+    };
+    setting.sessions[2].turns[2].delay_ms = 1;
+    setting.sessions[3].turns[1].delay_ms = 26;
+    setting.sessions[4].turns[1].dp_rank = Some(0);
+    setting.sessions[5].turns[0].dp_rank = Some(0);
+    setting.sessions[5].arrival_ms = 1;
+    assert_agreement(&setting);
+}
+
+/// Under FIFO those in front give way, and everybody behind moves up: all of them get blocks for their drafts.
+#[test]
+fn nobody_is_passed_over_when_drafts_get_their_blocks() {
+    let mut setting = Setting {
+        block_size: 3,
+        speedup: 2,
+        speculation: Some(Speculation { drafts: 2, rates: None }),
+        pool: Pool { workers: 2, num_gpu_blocks: 17, fifo: true, ..PLAIN },
+        ..plain(&[&[(9, 1)], &[(23, 6)], &[(1, 0)], &[(1, 12)], &[(21, 5)], &[(1, 0)], &[(1, 0)]])
+    };
+    for (session, arrival_ms) in [(1, 40), (4, 24), (5, 24)] {
+        setting.sessions[session].arrival_ms = arrival_ms;
+    }
+    assert_agreement(&setting);
+}
+
+/// A prompt that has arrived finds no room for drafts beside another on its way: it gives its blocks up once, and waits.
+#[test]
+fn who_lacks_room_for_drafts_gives_way_once() {
+    let decode = Pool { dp_size: 2, num_gpu_blocks: 13, ..PLAIN };
+    assert_agreement(&Setting {
+        speedup: 3,
+        speculation: Some(Speculation { drafts: 1, rates: None }),
+        pool: Pool { workers: 2, dp_size: 2, num_gpu_blocks: 14, ..PLAIN },
+        decode: Some((decode, Transfer::Link { bytes_per_token: 350, missing_only: false, fifo: false })),
+        ..plain(&[&[(1, 2)], &[(1, 0)], &[(23, 0)]])
+    });
+}
