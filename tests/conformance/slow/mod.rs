@@ -21,6 +21,30 @@
 //! - A pass counts, with its evictions, preemptions and prefill tokens, once it has ended; one that the run's end cuts off does
 //!   not.
 //! - Squares in the polynomial are taken first, which matters where a price lies half-way between two nanoseconds.
+//!
+//! Ranks in lock-step:
+//! - A request bound to a rank takes its worker's turn and no rank's.
+//! - A group counts the passes in which somebody was scheduled, and starts anew when it has nothing left to do.
+//! - While prompts are deferred, so is all recomputation, however few tokens are left; prompts that have arrived are not.
+//! - A rank was bound if the last pass in which prompts had their turn found no blocks for the head of its queue.
+//!
+//! Two pools:
+//! - A prefill copy asks for one token, also for a request that asks for none.
+//! - What happens to a worker during a pass takes effect at its end: releases first, then arrivals, then reservations.
+//! - The decode worker's turn is taken when the prompt is computed; the source is released when the transfer ends.
+//! - Reserved blocks can be found from the reservation on, the last token of a prompt and drafts notwithstanding.
+//! - A preempted request that finds no blocks does not keep arrived prompts behind it from being admitted. While somebody asks for
+//!   blocks nobody is admitted afresh, though who can never run is rejected.
+//! - TensorRT-LLM also keeps what prompts on their way may come to need.
+//! - No admission on a decode worker counts as reuse; recomputation there is neither priced nor counted as prefill.
+//! - A transfer's end is a whole nanosecond.
+//!
+//! Drafts:
+//! - They are drawn for every request that gets a token, however many tokens it has left, and not on prefill workers.
+//! - A prefill worker sets blocks aside for the one token that it samples.
+//! - Accepted drafts have their KV in the pass that checked them.
+//! - Who would not fit into an empty pool with its first drafts is rejected; who would start beside nobody without room for them waits.
+//! - A pass in which everybody gives way has no length and is not counted.
 
 mod client;
 mod content;
