@@ -159,7 +159,7 @@ deployment:
   planner: {policy: x}
   kv_transfer: {}
   replica_changes: [{}]
-  agg: {router: {policy: x}, engine: {sglang: {}}, timing: {model: fixed}}
+  agg: {router: {policy: x}, engine: {sglang: {}}, timing: {model: fixed}, memory: {}}
 workload: {trace_path: a, arrival: {process: gamma}}
 facts: {models: [{}], hardware: [{}]}
 sla: {}
@@ -167,8 +167,8 @@ sla: {}
         let disagg = "
 deployment:
   mode: disagg
-  prefill: {router: {policy: x}, engine: {sglang: {}}, timing: {model: grid}}
-  decode: {router: {policy: x}, engine: {sglang: {}}, timing: {model: profile}}
+  prefill: {router: {policy: x}, engine: {sglang: {}}, timing: {model: grid}, memory: {}}
+  decode: {router: {policy: x}, engine: {sglang: {}}, timing: {model: profile}, memory: {}}
 workload: {requests: [{}]}
 ";
         let rest = "

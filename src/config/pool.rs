@@ -35,6 +35,31 @@ pub struct Pool {
     pub engine: EngineOptions,
     /// How long its passes take.
     pub timing: TimingConfig,
+    /// What sizes the KV cache where neither a profile nor `engine.num_gpu_blocks` does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory: Option<Box<MemoryConfig>>,
+}
+
+/// Model and GPU whose sizes give the number of KV blocks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct MemoryConfig {
+    /// Hugging Face name of the model, or that of a file of facts.
+    pub model_name: String,
+    /// Name of the GPU, likewise.
+    pub hardware_sku: String,
+    /// Number format of the weights; the checkpoint's own when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(default)]
+    pub quantization: Option<String>,
+    /// Tensor parallelism of the experts; 1 when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(default, range(min = 1))]
+    pub moe_tp: Option<u32>,
+    /// Expert parallelism; 1 when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(default, range(min = 1))]
+    pub moe_ep: Option<u32>,
 }
 
 impl Default for Pool {
@@ -49,6 +74,7 @@ impl Default for Pool {
             router: None,
             engine: EngineOptions::default(),
             timing: TimingConfig::default(),
+            memory: None,
         }
     }
 }

@@ -8,7 +8,7 @@ use serde_json::Value as Json;
 
 use super::Document;
 use super::facts::FactFiles;
-use super::scenario::{MeasuredFile, Scenario, TimingConfig, WorkloadSource};
+use super::scenario::{CapacitySource, Deployment, MeasuredFile, Scenario, TimingConfig, WorkloadSource};
 use super::search::{LoadShape, SmartSearchConfig};
 use super::yaml;
 
@@ -54,8 +54,13 @@ impl Scenario {
         for pool in ["agg", "prefill", "decode"] {
             let engine =
                 json.pointer_mut(&format!("/deployment/{pool}/engine")).and_then(Json::as_object_mut);
-            if let Some(engine) = engine.filter(|engine| engine["backend"] != "sglang") {
+            let Some(engine) = engine else { continue };
+            if engine["backend"] != "sglang" {
                 engine.shift_remove("sglang");
+            }
+            // A memory model finds the number again; written down, it would look as if it had been given.
+            if sized_by_memory(&self.deployment, pool) {
+                engine.shift_remove("num_gpu_blocks");
             }
         }
         json
@@ -103,6 +108,15 @@ impl SmartSearchConfig {
         }
         search
     }
+}
+
+fn sized_by_memory(deployment: &Deployment, pool: &str) -> bool {
+    let pool = match pool {
+        "agg" => &deployment.agg,
+        "prefill" => &deployment.prefill,
+        _ => &deployment.decode,
+    };
+    pool.as_ref().is_some_and(|pool| pool.engine.capacity_source == CapacitySource::MemoryModel)
 }
 
 fn rebase_facts(facts: &mut FactFiles, folder: &Path) {

@@ -4,8 +4,8 @@ use super::numbers::Limit;
 use super::read_timing::{Timing, timing};
 use super::reader::Section;
 use super::scenario::{
-    Backend, CapacitySource, EngineOptions, KvEvictionPolicy, Pool, PreemptionMode, SglangOptions,
-    TimingConfig,
+    Backend, CapacitySource, EngineOptions, KvEvictionPolicy, MemoryConfig, Pool, PreemptionMode,
+    SglangOptions, TimingConfig,
 };
 
 /// More than any fleet; it keeps sums of workers and GPUs within their types.
@@ -25,9 +25,12 @@ pub(super) fn pool(section: &Section<'_>) -> Pool {
     let startup_time_s = section.float("startup_time_s", Limit::Time).or(0.0);
     let router = section.read("router", |value| value.policy(None).map(Box::new)).optional();
     let timing = section.read("timing", |value| timing(&value, Timing::OfPool)).or(TimingConfig::Polynomial);
+    let memory = section.section("memory", read_memory).optional().flatten().map(Box::new);
+    let sized_by_model = memory.is_some() || matches!(timing, TimingConfig::Profile { .. });
     let engine = section
-        .section("engine", |engine| read_engine(engine, &timing, dp_size))
-        .or_else(|| with_capacity(EngineOptions::for_backend(Backend::Vllm), None, &timing));
+        .section("engine", |engine| read_engine(engine, sized_by_model, dp_size))
+        .or_else(|| with_capacity(EngineOptions::for_backend(Backend::Vllm), None, sized_by_model));
+    check_memory(section, &timing, &engine);
     Pool {
         workers,
         dp_size,
@@ -37,21 +40,46 @@ pub(super) fn pool(section: &Section<'_>) -> Pool {
         router,
         engine,
         timing,
+        memory,
+    }
+}
+
+fn read_memory(section: &Section<'_>) -> Option<MemoryConfig> {
+    let (model_name, hardware_sku) =
+        (section.text("model_name").required(), section.text("hardware_sku").required());
+    let quantization = section.text("quantization").optional();
+    let axis = |key| section.integer(key, 1..=MOST_GPUS_PER_AXIS).optional();
+    let (moe_tp, moe_ep) = (axis("moe_tp"), axis("moe_ep"));
+    Some(MemoryConfig { model_name: model_name?, hardware_sku: hardware_sku?, quantization, moe_tp, moe_ep })
+}
+
+/// A memory model that nobody asks is refused.
+fn check_memory(section: &Section<'_>, timing: &TimingConfig, engine: &EngineOptions) {
+    if !section.has("memory") {
+        return;
+    }
+    if matches!(timing, TimingConfig::Profile { .. }) {
+        section.problem(
+            "memory",
+            "has no effect beside `timing.model: profile`, which names model and hardware",
+        );
+    } else if engine.capacity_source == CapacitySource::Given {
+        section.problem("memory", "has no effect beside `engine.num_gpu_blocks`");
     }
 }
 
 /// Takes the blocks that were given, or the default where only a memory model could know better.
-fn with_capacity(engine: EngineOptions, given: Option<u32>, timing: &TimingConfig) -> EngineOptions {
-    match (given, timing) {
-        (Some(num_gpu_blocks), _) => EngineOptions { num_gpu_blocks, ..engine },
-        (None, TimingConfig::Profile { .. }) => {
+fn with_capacity(engine: EngineOptions, given: Option<u32>, sized_by_model: bool) -> EngineOptions {
+    match given {
+        Some(num_gpu_blocks) => EngineOptions { num_gpu_blocks, ..engine },
+        None if sized_by_model => {
             EngineOptions { num_gpu_blocks: 0, capacity_source: CapacitySource::MemoryModel, ..engine }
         }
-        (None, _) => engine,
+        None => engine,
     }
 }
 
-fn read_engine(section: &Section<'_>, timing: &TimingConfig, dp_size: u32) -> EngineOptions {
+fn read_engine(section: &Section<'_>, sized_by_model: bool, dp_size: u32) -> EngineOptions {
     let backend = section.choice("backend").or(Backend::Vllm);
     let defaults = EngineOptions::for_backend(backend);
     let num_gpu_blocks = section.integer("num_gpu_blocks", 1..=u32::MAX).optional();
@@ -90,7 +118,7 @@ fn read_engine(section: &Section<'_>, timing: &TimingConfig, dp_size: u32) -> En
             .or_else(SglangOptions::default),
         ..defaults
     };
-    let engine = with_capacity(engine, num_gpu_blocks, timing);
+    let engine = with_capacity(engine, num_gpu_blocks, sized_by_model);
     check_speculation(section, &engine);
     check_inert(section, &engine, dp_size);
     engine

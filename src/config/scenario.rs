@@ -7,8 +7,8 @@ use super::facts::FactFiles;
 use super::schema::PlannerForm;
 
 pub use super::pool::{
-    Backend, CapacitySource, EngineOptions, KvEvictionPolicy, Pool, PreemptionMode, SglangOptions,
-    SglangSchedulePolicy,
+    Backend, CapacitySource, EngineOptions, KvEvictionPolicy, MemoryConfig, Pool, PreemptionMode,
+    SglangOptions, SglangSchedulePolicy,
 };
 pub use super::timing::{GridConfig, MeasuredFile, ProfileConfig, TimingConfig};
 pub use super::workload::{

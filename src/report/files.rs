@@ -8,7 +8,7 @@ use indexmap::IndexMap;
 use serde::Serialize;
 
 use super::Summary;
-use super::record::{Counters, RunRecord, TimingRecord};
+use super::record::{CapacityRecord, Counters, RunRecord, TimingRecord};
 use crate::workload::InputTally;
 
 /// Version of the layout of every result file; it changes when a reader of the old layout would go wrong.
@@ -22,6 +22,8 @@ pub struct Report<'a> {
     summary: &'a Summary,
     counters: &'a Counters,
     timing: &'a IndexMap<&'static str, TimingRecord>,
+    #[serde(skip_serializing_if = "IndexMap::is_empty")]
+    capacity: &'a IndexMap<&'static str, CapacityRecord>,
     input: &'a InputTally,
 }
 
@@ -33,8 +35,8 @@ impl<'a> Report<'a> {
         record: &'a RunRecord,
         input: &'a InputTally,
     ) -> Self {
-        let RunRecord { counters, timing, .. } = record;
-        Self { schema_version: SCHEMA_VERSION, scenario, summary, counters, timing, input }
+        let RunRecord { counters, timing, capacity, .. } = record;
+        Self { schema_version: SCHEMA_VERSION, scenario, summary, counters, timing, capacity, input }
     }
 
     /// Writes the report.

@@ -18,6 +18,8 @@ pub struct RunRecord {
     pub timelines: Vec<PassTimeline>,
     /// What priced the passes of each pool, under the pool's name, in the same order.
     pub timing: IndexMap<&'static str, TimingRecord>,
+    /// How many KV blocks a memory model found room for, under the name of each pool that it sized.
+    pub capacity: IndexMap<&'static str, CapacityRecord>,
     /// The pools, in the order prefill, decode or agg.
     pub pools: Vec<PoolRecord>,
     /// Counters over all workers.
@@ -197,6 +199,41 @@ pub struct TimingRecord {
     /// Prices that lay outside what the model was made from; `None` for a formula, which has no outside.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub extrapolated_lookups: Option<u64>,
+}
+
+/// What a memory model found of one rank's GPU; all bytes are of that GPU.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct CapacityRecord {
+    /// Where its figures come from.
+    pub source: MemoryOrigin,
+    /// KV blocks of one rank.
+    pub num_gpu_blocks: u32,
+    /// Tokens per block.
+    pub block_size: u32,
+    /// Memory.
+    pub capacity_bytes: u64,
+    /// What may be used for everything: with engines whose share is of what is free, all of it.
+    pub available_bytes: u64,
+    /// What has to be there before the first block.
+    pub needed_bytes: u64,
+    /// Weights among it.
+    pub weights_bytes: u64,
+    /// Activations among it.
+    pub activation_bytes: u64,
+    /// What is left for blocks.
+    pub kv_bytes: u64,
+    /// KV bytes of a token.
+    pub kv_bytes_per_token: u64,
+}
+
+/// Where the figures of a memory model come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MemoryOrigin {
+    /// Facts that were recorded with a profile.
+    Profile,
+    /// The sizes of model and GPU.
+    ClosedForm,
 }
 
 /// Kinds of timing models.

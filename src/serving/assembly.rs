@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use super::capacity::sized;
 use super::client::{Client, SteeredBy};
 use super::fleet::{Fleet, FleetPool, ScriptedChange};
 use super::link::Link;
@@ -16,8 +17,8 @@ use super::recorder::Recorder;
 use super::router::{RoutedPool, Router, RoutingPolicy};
 use super::worker::{HandoffOrder, Listeners, Transfer};
 use crate::config::scenario::{
-    Backend, CapacitySource, Deployment, DeploymentMode, EngineOptions, KvEvictionPolicy, KvTransfer,
-    LinkSharing, Pool, PoolName, PreemptionMode, ReplicaChange, Scenario,
+    Backend, Deployment, DeploymentMode, EngineOptions, KvEvictionPolicy, KvTransfer, LinkSharing, Pool,
+    PoolName, PreemptionMode, ReplicaChange, Scenario,
 };
 use crate::engine::kv::FutureUses;
 use crate::engine::sglang::SglangEngine;
@@ -96,7 +97,7 @@ impl From<SimulationError> for ReplayError {
 /// What a scenario asks for that is validated but not built, or does not go together; one line each.
 pub fn unsupported(scenario: &Scenario) -> Vec<String> {
     let deployment = &scenario.deployment;
-    let mut problems = Vec::new();
+    let mut problems = sized(scenario).err().unwrap_or_default();
     if deployment.planner.is_some() {
         problems.push("deployment.planner: planners are not built yet".into());
     }
@@ -172,10 +173,6 @@ fn refuse_pool(role: Role, pool: &Pool, deployment_changes: bool, problems: &mut
         engine.aic_nextn.is_some_and(|drafts| drafts > 0) && engine.decode_speedup_ratio != 1.0,
         "engine.decode_speedup_ratio: has to be 1 with speculative decoding",
     );
-    refuse(
-        engine.capacity_source == CapacitySource::MemoryModel && engine.num_gpu_blocks == 0,
-        "engine.num_gpu_blocks: has to be given, there is no memory model yet that could tell it",
-    );
     if let Err(problem) = Pricing::of(pool) {
         problems.push(format!("deployment.{name}.{problem}"));
     }
@@ -203,10 +200,13 @@ pub fn replay(
     registry: &Registry,
     limits: &ReplayLimits,
 ) -> Result<RunRecord, ReplayError> {
+    let refuse = |problems: Vec<String>| ReplayError::Refused(problems.join("\n"));
     let problems = unsupported(scenario);
     if !problems.is_empty() {
-        return Err(ReplayError::Refused(problems.join("\n")));
+        return Err(refuse(problems));
     }
+    let (scenario, capacity) = sized(scenario).map_err(refuse)?;
+    let scenario = &*scenario;
     let pricings = pricings(scenario)?;
     let mut simulation = assemble(scenario, traffic, registry, &pricings)?;
     let until = match scenario.max_sim_time_ms {
@@ -224,6 +224,7 @@ pub fn replay(
     if until == SimTime::MAX {
         check_nothing_lost(&record, &waiting)?;
     }
+    record.capacity = capacity;
     record.timing =
         pricings.into_iter().map(|(role, pricing)| (role.name(), pricing.into_record())).collect();
     if ledgers.is_empty() {

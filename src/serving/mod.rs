@@ -11,6 +11,7 @@
 //! [`replay`] assembles them for a scenario, runs the clock and checks that nothing was lost.
 
 mod assembly;
+mod capacity;
 pub mod client;
 pub mod fleet;
 pub mod link;

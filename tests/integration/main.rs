@@ -1,5 +1,6 @@
 //! Behaviour of the whole, one file per theme.
 mod bundled;
+mod capacity;
 mod cli;
 mod cli_command;
 mod cli_trace;
