@@ -1,6 +1,7 @@
 //! The answer of a search on a terminal.
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use indexmap::IndexMap;
 use serde_json::Value;
 
 use crate::search::{Candidate, SearchResult, StudyEnd, metric, reasons};
@@ -94,21 +95,19 @@ fn worth(candidate: &Candidate, objective: &str) -> f64 {
     value.unwrap_or(candidate.score)
 }
 
-/// Names of the settings in which the candidates differ, in their order.
+/// Names of the settings in which the candidates that have them differ, in their order: what one mode or one router has
+/// and another has not says no more than the mode or the router.
 fn varying_settings(candidates: &[Candidate]) -> Vec<&str> {
-    let mut names: Vec<&str> = Vec::new();
-    for name in candidates.iter().flat_map(|candidate| candidate.config.keys()) {
-        let first = candidates[0].config.get(name);
-        let varies = candidates.iter().any(|candidate| candidate.config.get(name) != first);
-        // Reserved settings come and go with the router and say nothing themselves.
-        let says_something = candidates.iter().any(|candidate| {
-            !matches!(candidate.config.get(name), None | Some(Value::Null | Value::Bool(false)))
-        });
-        if varies && says_something && !names.contains(&name.as_str()) {
-            names.push(name);
+    let mut first: IndexMap<&str, &Value> = IndexMap::new();
+    let mut varying: Vec<&str> = Vec::new();
+    for (name, value) in candidates.iter().flat_map(|candidate| &candidate.config) {
+        let differs = *first.entry(name).or_insert(value) != value;
+        if differs && !varying.contains(&name.as_str()) {
+            varying.push(name);
         }
     }
-    names
+    // The number of GPUs has a column of its own.
+    first.keys().copied().filter(|name| varying.contains(name) && *name != "used_gpus").collect()
 }
 
 fn setting(value: &Value) -> String {
