@@ -9,7 +9,10 @@ use std::fmt;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use crate::config::scenario::PolicyConfig;
+use crate::config::presets::{SCALING_POLICIES, ScalingSettings};
+use crate::config::scenario::{BUILTIN_PLANNER, DeploymentMode, PolicyConfig};
+use crate::serving::planner::PlanningPolicy;
+use crate::serving::planner::builtin::BuiltinPlanner;
 use crate::serving::predictor::LoadPredictor;
 use crate::serving::predictor::arima::Arima;
 use crate::serving::predictor::constant::Constant;
@@ -32,12 +35,13 @@ type Factory<T> = fn(Map<String, Value>) -> Result<Box<T>, serde_json::Error>;
 pub struct Registry {
     routers: BTreeMap<&'static str, Factory<dyn RoutingPolicy>>,
     predictors: BTreeMap<&'static str, Factory<dyn LoadPredictor>>,
+    planners: BTreeMap<&'static str, Factory<dyn PlanningPolicy>>,
 }
 
 impl Registry {
     /// Everything that comes with the crate.
     pub fn builtin() -> Self {
-        Self { routers: BTreeMap::new(), predictors: BTreeMap::new() }
+        Self { routers: BTreeMap::new(), predictors: BTreeMap::new(), planners: BTreeMap::new() }
             .with_router::<RoundRobin>("round_robin")
             .with_router::<KvRouter>("kv_router")
             .with_router::<ApproximateKv>("approximate_kv")
@@ -50,6 +54,7 @@ impl Registry {
             .with_predictor::<Kalman>("kalman")
             .with_predictor::<Arima>("arima")
             .with_predictor::<Prophet>("prophet")
+            .with_planner::<BuiltinPlanner>(BUILTIN_PLANNER)
     }
 
     /// Adds a router. Its fields are its configuration.
@@ -74,6 +79,66 @@ impl Registry {
         let router = make(&self.routers, "router", config)?;
         let problems = router.problems();
         if problems.is_empty() { Ok(router) } else { Err(refuse(config, problems)) }
+    }
+
+    /// Adds a planner. Its fields are its configuration.
+    ///
+    /// # Panics
+    /// If the name is taken, by another planner or by a preset of the built-in one.
+    #[must_use]
+    pub fn with_planner<P: PlanningPolicy + DeserializeOwned + 'static>(
+        mut self,
+        name: &'static str,
+    ) -> Self {
+        let factory: Factory<dyn PlanningPolicy> =
+            |fields| serde_json::from_value::<P>(Value::Object(fields)).map(|planner| Box::new(planner) as _);
+        let is_preset = SCALING_POLICIES.iter().any(|preset| preset.name == Some(name));
+        let is_new = !is_preset && self.planners.insert(name, factory).is_none();
+        assert!(is_new, "there is a planner named {name} already");
+        self
+    }
+
+    /// Makes a planner for a deployment of this mode, with the load predictor that it names, three times; `None` if the
+    /// configuration is the preset that scales nothing. The error lists every problem found, with where it was written.
+    pub fn planner(
+        &self,
+        config: &PolicyConfig,
+        mode: DeploymentMode,
+    ) -> Result<Option<NewPlanner>, PolicyError> {
+        let preset = SCALING_POLICIES.iter().find(|preset| preset.name == Some(config.policy.as_str()));
+        let mut config = config.clone();
+        if let Some(preset) = preset {
+            let settings = &preset.values;
+            if !settings.enable_throughput_scaling && !settings.enable_load_scaling {
+                if let Some(name) = config.fields.keys().next() {
+                    let problem = format!("{name}: has no effect with `policy: disabled`");
+                    return Err(refuse(&config, vec![problem]));
+                }
+                return Ok(None);
+            }
+            let mut fields = preset_fields(settings);
+            // With scaling of one kind only, the other is off and not at its default.
+            if !settings.enable_throughput_scaling
+                && config.fields.get("optimization_target") == Some(&"sla".into())
+            {
+                fields.insert("enable_throughput_scaling".into(), false.into());
+            }
+            fields.extend(std::mem::take(&mut config.fields));
+            config.fields = fields;
+            config.policy = BUILTIN_PLANNER.to_owned();
+        }
+        let policy = make(&self.planners, "planner", &config)?;
+        let problems = policy.problems(Some(mode));
+        if !problems.is_empty() {
+            return Err(refuse(&config, problems));
+        }
+        let Some(mut predictor) = policy.predictor() else {
+            return Ok(Some(NewPlanner { policy, forecasters: None }));
+        };
+        predictor.location = format!("{}.load_predictor", config.location);
+        let forecasters =
+            [self.predictor(&predictor)?, self.predictor(&predictor)?, self.predictor(&predictor)?];
+        Ok(Some(NewPlanner { policy, forecasters: Some(forecasters) }))
     }
 
     /// Adds a load predictor. Its fields are its configuration.
@@ -122,13 +187,41 @@ fn refuse(config: &PolicyConfig, problems: Vec<String>) -> PolicyError {
     PolicyError { location: config.location.clone(), problems }
 }
 
+/// A preset of the built-in planner as its fields.
+fn preset_fields(settings: &ScalingSettings) -> Map<String, Value> {
+    let mut fields = Map::new();
+    if settings.enable_load_scaling {
+        fields.insert("enable_load_scaling".into(), true.into());
+    }
+    // Without a target that it can serve, throughput scaling has to be refused rather than left out.
+    if settings.enable_throughput_scaling {
+        fields.insert("enable_throughput_scaling".into(), true.into());
+        if let Some(seconds) = settings.throughput_adjustment_interval_seconds {
+            fields.insert("throughput_adjustment_interval_seconds".into(), seconds.into());
+        }
+    }
+    if let Some(seconds) = settings.load_adjustment_interval_seconds {
+        fields.insert("load_adjustment_interval_seconds".into(), seconds.into());
+    }
+    fields
+}
+
 impl fmt::Debug for Registry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Registry")
             .field("routers", &self.routers.keys())
             .field("predictors", &self.predictors.keys())
+            .field("planners", &self.planners.keys())
             .finish()
     }
+}
+
+/// A planner with what forecasts for it: requests, prompt lengths and output lengths.
+pub struct NewPlanner {
+    /// Decides.
+    pub policy: Box<dyn PlanningPolicy>,
+    /// Forecast, if it wants that.
+    pub forecasters: Option<[Box<dyn LoadPredictor>; 3]>,
 }
 
 /// A policy that cannot be made as configured.

@@ -37,9 +37,18 @@ pub(super) fn check_policies(file: &Path, document: &Document, registry: &Regist
         Document::Search(search) => search.search_space.router_mode.iter().collect(),
         Document::Scenario(scenario) => scenario.deployment.routers().collect(),
     };
+    let planner = match document {
+        Document::Search(_) => None,
+        Document::Scenario(scenario) => {
+            let deployment = &scenario.deployment;
+            let planner = deployment.planner.as_ref();
+            planner.and_then(|planner| registry.planner(planner, deployment.mode).err())
+        }
+    };
     let problems: Vec<String> = routers
         .iter()
         .filter_map(|router| registry.router(router).err())
+        .chain(planner)
         .map(|error| {
             if error.location.is_empty() { format!("{}: {error}", file.display()) } else { error.to_string() }
         })

@@ -16,12 +16,14 @@ use crate::report::Summary;
 use crate::report::files::Report;
 use crate::report::record::RunRecord;
 use crate::report::requests::write_requests;
-use crate::report::table::replay_table;
+use crate::report::scaling::{ScalingSummary, write_scaling};
+use crate::report::table::{replay_table, scaling_lines};
 use crate::serving::{self, ReplayError, ReplayLimits, Traffic};
 
 /// The files that a replay writes.
 const REPORT: &str = "report.json";
 const REQUESTS: &str = "requests.jsonl";
+const SCALING: &str = "scaling.jsonl";
 
 pub(super) fn run(
     arguments: &ReplayArguments,
@@ -40,7 +42,8 @@ pub(super) fn run(
     let workload = load_workload(&scenario.workload, block_size, console);
     Failure::first_or_all([policies.err(), supported.err(), workload.as_ref().err().cloned()])?;
     let workload = workload?;
-    let folder = arguments.output_dir.as_deref().map(|path| OutputFolder::prepare(path, &[REPORT, REQUESTS]));
+    let folder =
+        arguments.output_dir.as_deref().map(|path| OutputFolder::prepare(path, &[REPORT, REQUESTS, SCALING]));
     let folder = folder.transpose()?;
 
     let traffic = Traffic::new(workload, block_size);
@@ -73,11 +76,17 @@ fn present(
     let report = Report::new(&resolved, summary, record, input);
     if let Some(folder) = folder {
         folder.write(REQUESTS, |out| write_requests(record, traffic.workload(), out))?;
+        if scenario.deployment.planner.is_some() {
+            folder.write(SCALING, |out| write_scaling(&record.scaling, out))?;
+        }
         folder.write(REPORT, |out| report.write(out))?;
     }
     match console.format() {
         Format::Text => {
             Console::print(&replay_table(summary, &record.counters, input, Console::colours()))?;
+            if let Some(scaling) = ScalingSummary::new(&record.scaling) {
+                Console::print(&scaling_lines(&scaling, Console::colours()))?;
+            }
         }
         Format::Json => Console::print_json(&report)?,
     }

@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use super::Summary;
 use super::record::{CapacityRecord, Counters, RunRecord, TimingRecord};
+use super::scaling::ScalingSummary;
 use crate::workload::InputTally;
 
 /// Version of the layout of every result file; it changes when a reader of the old layout would go wrong.
@@ -24,6 +25,8 @@ pub struct Report<'a> {
     timing: &'a IndexMap<&'static str, TimingRecord>,
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
     capacity: &'a IndexMap<&'static str, CapacityRecord>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    scaling: Option<ScalingSummary>,
     input: &'a InputTally,
 }
 
@@ -35,8 +38,9 @@ impl<'a> Report<'a> {
         record: &'a RunRecord,
         input: &'a InputTally,
     ) -> Self {
-        let RunRecord { counters, timing, capacity, .. } = record;
-        Self { schema_version: SCHEMA_VERSION, scenario, summary, counters, timing, capacity, input }
+        let RunRecord { counters, timing, capacity, scaling, .. } = record;
+        let scaling = ScalingSummary::new(scaling);
+        Self { schema_version: SCHEMA_VERSION, scenario, summary, counters, timing, capacity, scaling, input }
     }
 
     /// Writes the report.

@@ -4,6 +4,7 @@ use std::fmt::{self, Write};
 
 use super::distribution::Distribution;
 use super::record::Counters;
+use super::scaling::ScalingSummary;
 use super::summary::Summary;
 use crate::workload::InputTally;
 
@@ -49,6 +50,28 @@ pub fn replay_table(summary: &Summary, counters: &Counters, input: &InputTally, 
     table.distribution("ITL ms", &summary.itl_ms);
     table.distribution("E2E ms", &summary.e2e_latency_ms);
     table.distribution("user tok/s", &summary.output_token_throughput_per_user);
+    table.text
+}
+
+/// How the fleet changed, a line for each pool.
+pub fn scaling_lines(scaling: &ScalingSummary, colours: Colours) -> String {
+    let mut table = Table { text: String::from("\n"), colours };
+    for pool in &scaling.pools {
+        let scripted = match pool.scripted {
+            0 => String::new(),
+            scripted => format!(", {} by somebody else", grouped(scripted)),
+        };
+        let text = format!(
+            "{}: {} to {} workers, {} times up, {} times down{scripted} in {} ticks",
+            pool.pool.name(),
+            pool.fewest_workers,
+            pool.most_workers,
+            grouped(pool.scale_ups),
+            grouped(pool.scale_downs),
+            grouped(scaling.ticks),
+        );
+        table.line("scaling", &text, false);
+    }
     table.text
 }
 

@@ -11,8 +11,10 @@ use super::link::Link;
 use super::message::{
     ClientMessage, FleetMessage, LinkMessage, PlannerMessage, RouterMessage, Serving, WorkerMessage,
 };
+use super::planner::{Planner, PlannerWiring, PoolSetup, Setup};
 use super::pool::{HandoffWiring, WorkerMaker};
 use super::pricing::Pricing;
+use super::predictor::Predictor;
 use super::recorder::Recorder;
 use super::router::{RoutedPool, Router, RoutingPolicy};
 use super::worker::{HandoffOrder, Listeners, Transfer};
@@ -25,7 +27,7 @@ use crate::engine::sglang::SglangEngine;
 use crate::engine::trtllm::TrtllmEngine;
 use crate::engine::vllm::VllmEngine;
 use crate::engine::{Engine, Inputs};
-use crate::registry::{PolicyError, Registry};
+use crate::registry::{NewPlanner, PolicyError, Registry};
 use crate::report::record::{PoolRecord, Role, RunRecord, Status};
 use crate::simulation::{Address, Limits, SimDuration, SimTime, Simulation, SimulationError};
 use crate::timing::PassPricer;
@@ -98,9 +100,6 @@ impl From<SimulationError> for ReplayError {
 pub fn unsupported(scenario: &Scenario) -> Vec<String> {
     let deployment = &scenario.deployment;
     let mut problems = sized(scenario).err().unwrap_or_default();
-    if deployment.planner.is_some() {
-        problems.push("deployment.planner: planners are not built yet".into());
-    }
     let changes = deployment.planner.is_some() || !deployment.replica_changes.is_empty();
     for (role, pool) in pools(scenario) {
         refuse_pool(role, pool, changes, &mut problems);
@@ -297,7 +296,13 @@ fn assemble(
     let routers: Vec<_> = plans.iter().map(|plan| plan.router).collect();
     let link = plans.last().and_then(|decode| install_link(scenario, decode, &mut simulation));
     let changes = scripted_changes(scenario)?;
-    let fleet = (!changes.is_empty()).then(|| simulation.reserve("fleet"));
+    let new_planner = match &scenario.deployment.planner {
+        Some(config) => registry.planner(config, scenario.deployment.mode)?,
+        None => None,
+    };
+    let is_steered = !changes.is_empty() || new_planner.is_some();
+    let fleet = is_steered.then(|| simulation.reserve("fleet"));
+    let planner = new_planner.is_some().then(|| simulation.reserve("planner"));
     let client_listens = (Client::wants_ends(workload) || fleet.is_some()).then_some(client);
     let mut fleet_pools = Vec::new();
     for (index, plan) in plans.into_iter().enumerate() {
@@ -309,19 +314,45 @@ fn assemble(
             link,
             order,
             fleet: fleet.map(|fleet| (fleet, index as u8)),
-            planner: None,
+            planner,
         };
         let startup = startup_time(plan.role, plan.pool)?;
         let (router, workers) = (plan.router, plan.worker_addresses());
         let maker = install_pool(plan, &wiring, scenario, traffic, &mut simulation);
         fleet_pools.push(FleetPool::new(maker, router, startup, &workers));
     }
-    let steered_by = SteeredBy { fleet, planner: None };
+    let steered_by = SteeredBy { fleet, planner };
     simulation.install(client, Client::new(workload.clone(), entry, steered_by));
     if let Some(fleet) = fleet {
-        simulation.install(fleet, Fleet::new(fleet_pools, None, changes));
+        if let (Some(new), Some(planner)) = (new_planner, planner) {
+            let setups: Vec<_> = fleet_pools.iter().map(FleetPool::setup).collect();
+            install_planner(new, planner, fleet, setups, scenario, workload, &mut simulation);
+        }
+        simulation.install(fleet, Fleet::new(fleet_pools, planner, changes));
     }
     Ok(simulation)
+}
+
+fn install_planner(
+    new: NewPlanner,
+    planner: Address<PlannerMessage>,
+    fleet: Address<FleetMessage>,
+    setups: Vec<PoolSetup>,
+    scenario: &Scenario,
+    workload: &Arc<Workload>,
+    simulation: &mut Simulation<Serving>,
+) {
+    let NewPlanner { mut policy, forecasters } = new;
+    let predictor = forecasters.map(|forecasters| {
+        let predictor = simulation.reserve("predictor");
+        simulation.install(predictor, Predictor::new(planner, forecasters));
+        predictor
+    });
+    let pools = setups.iter().map(|setup| (setup.role, setup.dp_size)).collect();
+    let mode = scenario.deployment.mode;
+    policy.attach(&Setup { mode, pools: setups, workload: workload.clone() });
+    let wiring = PlannerWiring { fleet, predictor };
+    simulation.install(planner, Planner::new(policy, wiring, pools, workload.clone()));
 }
 
 /// Changes of the fleet that the scenario prescribes.

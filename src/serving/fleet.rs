@@ -16,6 +16,7 @@
 
 use super::message::{FleetMessage, Parcel, PlannerMessage, RouterMessage, Serving, WorkerId, WorkerMessage};
 use super::order;
+use super::planner::PoolSetup;
 use super::pool::WorkerMaker;
 use crate::report::record::{PoolRecord, Role};
 use crate::report::scaling::{FleetStep, ScalingCause};
@@ -125,6 +126,25 @@ impl FleetPool {
             spent_ns: 0,
             integral_ns: 0,
             counted_until: SimTime::ZERO,
+        }
+    }
+
+    /// What a planner may know of the pool before it starts.
+    pub fn setup(&self) -> PoolSetup {
+        let WorkerMaker { role, pool, inputs, .. } = &self.maker;
+        let engine = &pool.engine;
+        PoolSetup {
+            role: *role,
+            workers: pool.workers,
+            dp_size: pool.dp_size,
+            gpus_per_worker: pool.gpus_per_worker(),
+            startup: self.startup,
+            max_num_batched_tokens: engine.max_num_batched_tokens,
+            max_num_seqs: engine.max_num_seqs,
+            context_length: engine.max_model_len,
+            rank_kv_tokens: u64::from(engine.num_gpu_blocks) * u64::from(engine.block_size),
+            speculative_nextn: engine.aic_nextn.unwrap_or(0),
+            pricer: inputs.pricer.clone(),
         }
     }
 
@@ -311,8 +331,14 @@ impl Fleet {
         }
     }
 
+    /// Tells the planner who is there, and lets those who take requests tell it what they do.
     fn answer_planner(&self, ctx: &mut Context<'_, Serving>) {
         if let Some(planner) = self.planner {
+            for worker in self.pools.iter().flat_map(|pool| &pool.workers) {
+                if let State::Active(address) = worker.state {
+                    ctx.send(address, WorkerMessage::Sample);
+                }
+            }
             let pools = self.pools.iter().map(FleetPool::state).collect();
             let parcel = ctx.pack(Parcel::Fleet(FleetState { pools }));
             ctx.send(planner, PlannerMessage::Fleet(parcel));

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::fleet::FleetState;
+use super::predictor::{Forecast, Window};
 use super::recorder::Recorder;
 use super::worker::WorkerPasses;
 use crate::engine::TokenStamps;
@@ -40,6 +41,8 @@ pub enum Message {
     Fleet(FleetMessage),
     /// To the planner.
     Planner(PlannerMessage),
+    /// To the load predictor.
+    Predictor(PredictorMessage),
 }
 
 /// What is too large for a message.
@@ -53,6 +56,10 @@ pub enum Parcel {
     Ended(EndedRequest),
     /// KV blocks on their way.
     Transfer(TransferOrder),
+    /// Traffic to learn from.
+    Window(Window),
+    /// What comes next; `None` without an answer.
+    Forecast(Option<Forecast>),
 }
 
 /// KV blocks to be moved between two pools.
@@ -162,7 +169,7 @@ pub enum FleetMessage {
         /// Number of its first rank.
         worker: WorkerId,
     },
-    /// The planner asks which workers there are.
+    /// The planner asks which workers there are and what they do.
     Survey,
     /// Every request has ended and no more will come.
     Finished,
@@ -186,8 +193,17 @@ pub enum PlannerMessage {
     Fleet(ParcelId),
     /// The latest passes of a worker.
     Passes(ParcelId),
+    /// What the load predictor expects.
+    Forecast(ParcelId),
     /// Every request has ended and no more will come.
     Finished,
+}
+
+/// What the load predictor hears.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub enum PredictorMessage {
+    /// A window of traffic is over; what comes next?
+    Window(ParcelId),
 }
 
 /// Wraps each inbox into [`Message`] and back.
@@ -219,6 +235,7 @@ inboxes! {
     Link(LinkMessage),
     Fleet(FleetMessage),
     Planner(PlannerMessage),
+    Predictor(PredictorMessage),
 }
 
 const _: () = assert!(size_of::<Message>() <= 16, "messages are copied at every hop");

@@ -3,7 +3,7 @@
 use super::fleet::PoolLedger;
 use crate::engine::TokenStamps;
 use crate::report::record::{Counters, HandoffRecord, PassTimeline, RequestRecord, Role, RunRecord, Status};
-use crate::report::scaling::{FleetChange, FleetStep, ScalingCause, ScalingEvent};
+use crate::report::scaling::{FleetChange, FleetStep, ScalingCause, ScalingEvent, TickRow};
 use crate::simulation::SimTime;
 use crate::workload::RequestId;
 
@@ -113,6 +113,11 @@ impl Recorder {
     /// A pool was asked to have `to` workers instead of `from`.
     pub fn scaled(&mut self, at: SimTime, role: Role, from: u32, to: u32, cause: ScalingCause) {
         self.record.scaling.events.push(ScalingEvent { at, role, from, to, cause });
+    }
+
+    /// The planner saw and decided something.
+    pub fn planned(&mut self, row: TickRow) {
+        self.record.scaling.ticks.push(row);
     }
 
     /// Something happened to a worker.

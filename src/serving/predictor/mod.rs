@@ -19,6 +19,87 @@ pub mod constant;
 pub mod kalman;
 pub mod prophet;
 
+use super::message::{Parcel, PlannerMessage, PredictorMessage, Serving};
+use crate::simulation::{Actor, Address, Context};
+
+/// What a load predictor sees of a window of traffic.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Window {
+    /// Requests that arrived.
+    pub num_req: f64,
+    /// Mean prompt tokens of those that completed, if any did.
+    pub isl: Option<f64>,
+    /// Mean output tokens of those.
+    pub osl: Option<f64>,
+}
+
+/// What a load predictor expects of the next window.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Forecast {
+    /// Requests that will arrive.
+    pub num_req: f64,
+    /// Their mean prompt tokens.
+    pub isl: f64,
+    /// Their mean output tokens.
+    pub osl: f64,
+}
+
+/// The load-predictor actor.
+pub struct Predictor {
+    planner: Address<PlannerMessage>,
+    num_req: Series,
+    isl: Series,
+    osl: Series,
+    /// Lengths of the latest window with requests in it.
+    latest: Option<(f64, f64)>,
+}
+
+impl Predictor {
+    /// A predictor that answers `planner`, with a forecaster for each of the three series.
+    pub fn new(planner: Address<PlannerMessage>, forecasters: [Box<dyn LoadPredictor>; 3]) -> Self {
+        let [num_req, isl, osl] = forecasters.map(Series::new);
+        Self { planner, num_req, isl, osl, latest: None }
+    }
+
+    /// Feeds a window. One without requests says nothing about lengths: those of the latest that had some are fed again.
+    fn observe(&mut self, window: &Window) {
+        self.num_req.observe(window.num_req);
+        let seen = window.isl.zip(window.osl);
+        let lengths = if window.num_req > 0.0 { seen } else { self.latest.or(seen) };
+        if window.num_req > 0.0 {
+            self.latest = seen.or(self.latest);
+        }
+        if let Some((isl, osl)) = lengths {
+            self.isl.observe(isl);
+            self.osl.observe(osl);
+        }
+    }
+
+    fn forecast(&mut self) -> Option<Forecast> {
+        Some(Forecast {
+            num_req: self.num_req.forecast()?,
+            isl: self.isl.forecast()?,
+            osl: self.osl.forecast()?,
+        })
+    }
+}
+
+impl Actor<Serving> for Predictor {
+    type Inbox = PredictorMessage;
+
+    fn receive(
+        &mut self,
+        PredictorMessage::Window(parcel): PredictorMessage,
+        ctx: &mut Context<'_, Serving>,
+    ) {
+        let Parcel::Window(window) = ctx.open(parcel) else { return };
+        self.observe(&window);
+        let forecast = self.forecast();
+        let parcel = ctx.pack(Parcel::Forecast(forecast));
+        ctx.send(self.planner, PlannerMessage::Forecast(parcel));
+    }
+}
+
 /// Expects the next value of a series, one value per interval.
 ///
 /// A predictor's fields are its configuration (derive `Deserialize` with `deny_unknown_fields`; mark running state

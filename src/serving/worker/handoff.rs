@@ -318,6 +318,7 @@ impl Worker {
     fn refuse(&mut self, rank: WorkerId, request: RequestId, ctx: &mut Context<'_, Serving>) {
         let now = ctx.now();
         ctx.record().rejected(request, TokenStamps::default(), now);
+        self.tell_planner(request, false, TokenStamps::default(), ctx);
         if let Some(handoff) = &self.handoff
             && handoff.order == HandoffOrder::SourceFirst
         {

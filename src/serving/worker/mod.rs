@@ -261,7 +261,8 @@ impl Worker {
 
     fn answer_planner(&mut self, ctx: &mut Context<'_, Serving>) {
         let (Some(watch), Some(planner)) = (&mut self.watch, self.listeners.planner) else { return };
-        let passes = watch.sample(self.first_rank, &mut self.ranks, ctx.now());
+        let pool = self.listeners.fleet.map_or(0, |(_, pool)| pool);
+        let passes = watch.sample(pool, self.first_rank, &mut self.ranks, ctx.now());
         let parcel = ctx.pack(Parcel::Passes(passes));
         ctx.send(planner, PlannerMessage::Passes(parcel));
     }

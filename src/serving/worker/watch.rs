@@ -11,6 +11,8 @@ const SILENCE: SimDuration = SimDuration::from_ns(1_000_000_000);
 /// The answer of a worker to a planner.
 #[derive(Clone, Debug)]
 pub struct WorkerPasses {
+    /// Place of its pool in the fleet.
+    pub pool: u8,
     /// Number of its first rank.
     pub worker: WorkerId,
     /// Of each rank, the latest pass that ended since the last answer; all zero if it has been silent, `None` if there was
@@ -61,6 +63,7 @@ impl Watch {
 
     pub(super) fn sample(
         &mut self,
+        pool: u8,
         worker: WorkerId,
         engines: &mut [Box<dyn Engine>],
         now: SimTime,
@@ -75,7 +78,7 @@ impl Watch {
             accepted.tokens += of_rank.tokens;
             accepted.steps += of_rank.steps;
         }
-        WorkerPasses { worker, ranks, accepted }
+        WorkerPasses { pool, worker, ranks, accepted }
     }
 }
 

@@ -1,0 +1,585 @@
+//! The built-in planner's fields: their names and defaults are those of the reference.
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::easy::Thresholds;
+use super::model::FeatureKind;
+use crate::config::scenario::{DeploymentMode, PolicyConfig};
+
+/// The fields as written; whatever is absent takes its default.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Fields {
+    mode: Option<String>,
+    optimization_target: Option<TargetName>,
+    enable_throughput_scaling: Option<bool>,
+    enable_load_scaling: Option<bool>,
+    #[serde(alias = "throughput_adjustment_interval")]
+    throughput_adjustment_interval_seconds: Option<u32>,
+    #[serde(alias = "load_adjustment_interval")]
+    load_adjustment_interval_seconds: Option<u32>,
+    max_throughput_scaling_replicas: Option<u32>,
+    max_gpu_budget: Option<i64>,
+    min_gpu_budget: Option<i64>,
+    min_endpoint: Option<u32>,
+    prefill_min_endpoint: Option<u32>,
+    decode_min_endpoint: Option<u32>,
+    #[serde(alias = "ttft")]
+    ttft_ms: Option<f64>,
+    #[serde(alias = "itl")]
+    itl_ms: Option<f64>,
+    load_predictor: Option<Value>,
+    load_predictor_log1p: Option<bool>,
+    prophet_window_size: Option<u32>,
+    kalman_q_level: Option<f64>,
+    kalman_q_trend: Option<f64>,
+    kalman_r: Option<f64>,
+    kalman_min_points: Option<u32>,
+    max_num_fpm_samples: Option<u32>,
+    fpm_sample_bucket_size: Option<u32>,
+    load_min_observations: Option<u32>,
+    load_scaling_down_sensitivity: Option<u32>,
+    prefill_scale_up_queue_tokens: Option<u32>,
+    prefill_scale_down_queue_tokens: Option<u32>,
+    decode_scale_up_kv_rate: Option<f64>,
+    decode_scale_down_kv_rate: Option<f64>,
+    speculative_nextn: Option<u32>,
+    fpm_features: Option<FeatureKind>,
+    scheduling: Option<Scheduling>,
+    // Known to the reference, without an effect in a replay or not built.
+    prefill_engine_num_gpu: Option<Value>,
+    decode_engine_num_gpu: Option<Value>,
+    load_predictor_warmup_trace: Option<Value>,
+    ais_perf_model: Option<Value>,
+    pre_deployment_sweeping_mode: Option<Value>,
+    advisory: Option<Value>,
+    enable_power_awareness: Option<Value>,
+    total_gpu_power_limit: Option<Value>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Scheduling {
+    scale_interval_seconds: Option<f64>,
+    tick_max_duration_seconds: Option<Value>,
+}
+
+/// `optimization_target` as written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum TargetName {
+    #[default]
+    Throughput,
+    Latency,
+    Load,
+    Sla,
+}
+
+/// What the planner aims for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Target {
+    /// Fixed thresholds.
+    Easy(EasyTarget),
+    /// The bounds of requests.
+    Sla,
+}
+
+impl Target {
+    /// Short queues and much room.
+    pub const LATENCY: Self = Self::Easy(EasyTarget::Latency);
+}
+
+/// Whose thresholds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum EasyTarget {
+    /// Full workers.
+    Throughput,
+    /// Short queues and much room.
+    Latency,
+    /// The user's: queued prompt tokens, and shares of the KV cache.
+    Load {
+        /// Up and down for prompts.
+        queue_tokens: (f64, f64),
+        /// Up and down for generating requests.
+        kv_share: (f64, f64),
+    },
+}
+
+impl EasyTarget {
+    /// Of queued prompt tokens over the longest sequence, or for [`EasyTarget::Load`] of the tokens themselves.
+    pub fn prefill_thresholds(&self) -> Thresholds {
+        let (up, down, down_inclusive) = match *self {
+            Self::Throughput => (1.0, 0.1, false),
+            Self::Latency => (0.1, 0.0, true),
+            Self::Load { queue_tokens: (up, down), .. } => (up, down, true),
+        };
+        Thresholds { up, up_inclusive: true, down, down_inclusive }
+    }
+
+    /// Of the share of the KV cache in use.
+    pub fn decode_thresholds(&self) -> Thresholds {
+        let (up, down, inclusive) = match *self {
+            Self::Throughput => (1.0, 0.6, false),
+            Self::Latency => (0.4, 0.1, false),
+            Self::Load { kv_share: (up, down), .. } => (up, down, true),
+        };
+        Thresholds { up, up_inclusive: inclusive, down, down_inclusive: inclusive }
+    }
+}
+
+/// The fields with every default.
+#[derive(Clone, Debug)]
+pub struct PlannerConfig {
+    /// What it aims for.
+    pub target: Target,
+    /// Scale ahead of forecast traffic.
+    pub throughput_scaling: bool,
+    /// Scale after measured load.
+    pub load_scaling: bool,
+    /// Between two throughput decisions.
+    pub throughput_interval_s: u32,
+    /// Between two load decisions, and two rounds of learning.
+    pub load_interval_s: u32,
+    /// Between two ticks, in milliseconds.
+    pub tick_ms: u64,
+    /// Largest step of throughput scaling.
+    pub max_step: u32,
+    /// GPUs at most; negative does not bind.
+    pub max_gpu_budget: i64,
+    /// GPUs at least; negative does not bind.
+    pub min_gpu_budget: i64,
+    /// Fewest workers of prefill pools.
+    pub prefill_min_endpoint: u32,
+    /// Fewest workers of other pools.
+    pub decode_min_endpoint: u32,
+    /// Bound of the time to first token.
+    pub ttft_ms: f64,
+    /// Bound of the gap between tokens.
+    pub itl_ms: f64,
+    /// Who forecasts.
+    pub predictor: PolicyConfig,
+    /// Samples of each store.
+    pub max_samples: u32,
+    /// Cells of each store's grid.
+    pub cells: u32,
+    /// Samples from which on a store predicts.
+    pub min_observations: u32,
+    /// Percent of a bound that must not be reached after scaling down.
+    pub sensitivity: u32,
+    /// Draft tokens that the planner goes by; 0 takes the engine's.
+    pub speculative_nextn: u32,
+    /// What the regression goes by.
+    pub features: FeatureKind,
+}
+
+impl Fields {
+    /// Whether both pools may be scaled: `None` before the deployment is known.
+    fn is_agg(&self, mode: Option<DeploymentMode>) -> bool {
+        mode == Some(DeploymentMode::Agg) || (mode.is_none() && self.mode.as_deref() == Some("agg"))
+    }
+
+    fn target_name(&self) -> TargetName {
+        self.optimization_target.unwrap_or_default()
+    }
+
+    fn scales_throughput(&self) -> bool {
+        self.target_name() == TargetName::Sla && self.enable_throughput_scaling.unwrap_or(true)
+    }
+
+    fn scales_load(&self) -> bool {
+        self.target_name() != TargetName::Sla || self.enable_load_scaling.unwrap_or(false)
+    }
+
+    /// The fields with their defaults; of those that are wrong, whatever is harmless.
+    pub fn resolve(&self) -> PlannerConfig {
+        let load_interval_s = self.load_adjustment_interval_seconds.unwrap_or(5).max(1);
+        let throughput_interval_s = self.throughput_adjustment_interval_seconds.unwrap_or(180).max(1);
+        let min_endpoint = self.min_endpoint.unwrap_or(1);
+        PlannerConfig {
+            target: self.target(),
+            throughput_scaling: self.scales_throughput(),
+            load_scaling: self.scales_load(),
+            throughput_interval_s,
+            load_interval_s,
+            tick_ms: self.given_tick_ms().unwrap_or_else(|| self.derived_tick_ms()),
+            max_step: self.max_throughput_scaling_replicas.unwrap_or(8),
+            max_gpu_budget: self.max_gpu_budget.unwrap_or(8),
+            min_gpu_budget: self.min_gpu_budget.unwrap_or(-1),
+            prefill_min_endpoint: self.prefill_min_endpoint.unwrap_or(min_endpoint),
+            decode_min_endpoint: self.decode_min_endpoint.unwrap_or(min_endpoint),
+            ttft_ms: self.ttft_ms.unwrap_or(500.0),
+            itl_ms: self.itl_ms.unwrap_or(50.0),
+            predictor: self.predictor(),
+            max_samples: self.max_num_fpm_samples.unwrap_or(64),
+            cells: self.fpm_sample_bucket_size.unwrap_or(16),
+            min_observations: self.load_min_observations.unwrap_or(5),
+            sensitivity: self.load_scaling_down_sensitivity.unwrap_or(80),
+            speculative_nextn: self.speculative_nextn.unwrap_or(0),
+            features: self.fpm_features.unwrap_or_default(),
+        }
+    }
+
+    fn target(&self) -> Target {
+        match self.target_name() {
+            TargetName::Throughput => Target::Easy(EasyTarget::Throughput),
+            TargetName::Latency => Target::LATENCY,
+            TargetName::Sla => Target::Sla,
+            TargetName::Load => {
+                let tokens = |field: Option<u32>| field.map_or(0.0, f64::from);
+                let share = |field: Option<f64>| field.unwrap_or(0.0) / 100.0;
+                Target::Easy(EasyTarget::Load {
+                    queue_tokens: (
+                        tokens(self.prefill_scale_up_queue_tokens),
+                        tokens(self.prefill_scale_down_queue_tokens),
+                    ),
+                    kv_share: (share(self.decode_scale_up_kv_rate), share(self.decode_scale_down_kv_rate)),
+                })
+            }
+        }
+    }
+
+    /// The longest period of which all active intervals are multiples.
+    fn derived_tick_ms(&self) -> u64 {
+        let load_ms = 1000 * u64::from(self.load_adjustment_interval_seconds.unwrap_or(5).max(1));
+        if !self.scales_throughput() {
+            return load_ms;
+        }
+        let throughput_ms =
+            1000 * u64::from(self.throughput_adjustment_interval_seconds.unwrap_or(180).max(1));
+        greatest_common_divisor(load_ms, throughput_ms)
+    }
+
+    fn given_tick_ms(&self) -> Option<u64> {
+        let seconds = self.scheduling.as_ref()?.scale_interval_seconds?;
+        (seconds.is_finite() && seconds > 0.0).then_some(((seconds * 1e3).round() as u64).max(1))
+    }
+
+    /// The load predictor by its registered name with its own fields.
+    fn predictor(&self) -> PolicyConfig {
+        match &self.load_predictor {
+            Some(Value::Object(fields)) => {
+                let mut fields = fields.clone();
+                let name = fields.shift_remove("policy");
+                let name = name.as_ref().and_then(Value::as_str).unwrap_or_default().to_owned();
+                PolicyConfig { policy: name, fields, location: String::new() }
+            }
+            given => {
+                let name = given.as_ref().and_then(Value::as_str).unwrap_or("arima").to_owned();
+                let mut fields = Map::new();
+                let mut put = |key: &str, value: Option<Value>| {
+                    if let Some(value) = value {
+                        fields.insert(key.to_owned(), value);
+                    }
+                };
+                put("log1p", self.load_predictor_log1p.filter(|_| name != "constant").map(Value::from));
+                if name == "prophet" {
+                    put("window_size", self.prophet_window_size.map(Value::from));
+                }
+                if name == "kalman" {
+                    put("q_level", self.kalman_q_level.map(Value::from));
+                    put("q_trend", self.kalman_q_trend.map(Value::from));
+                    put("r", self.kalman_r.map(Value::from));
+                    put("min_points", self.kalman_min_points.map(Value::from));
+                }
+                PolicyConfig { policy: name, fields, location: String::new() }
+            }
+        }
+    }
+
+    /// What is wrong, one sentence each, for a deployment of this mode if it is known.
+    pub fn problems(&self, mode: Option<DeploymentMode>) -> Vec<String> {
+        let mut problems = Vec::new();
+        self.find_unbuilt(&mut problems);
+        self.find_inert(mode, &mut problems);
+        self.find_impossible(mode, &mut problems);
+        problems
+    }
+
+    fn find_unbuilt(&self, problems: &mut Vec<String>) {
+        let no_effect = "has no effect in a replay";
+        let own_gpus = "has no effect in a replay, which knows the GPUs of a worker";
+        let scheduling = self.scheduling.as_ref();
+        for (name, is_given, why) in [
+            ("prefill_engine_num_gpu", self.prefill_engine_num_gpu.is_some(), own_gpus),
+            ("decode_engine_num_gpu", self.decode_engine_num_gpu.is_some(), own_gpus),
+            ("load_predictor_warmup_trace", self.load_predictor_warmup_trace.is_some(), "is not built"),
+            (
+                "ais_perf_model",
+                self.ais_perf_model.is_some(),
+                "is not built: passes are learnt by regression",
+            ),
+            ("pre_deployment_sweeping_mode", self.pre_deployment_sweeping_mode.is_some(), no_effect),
+            ("advisory", self.advisory.is_some(), no_effect),
+            ("enable_power_awareness", self.enable_power_awareness.is_some(), "is not built"),
+            ("total_gpu_power_limit", self.total_gpu_power_limit.is_some(), "is not built"),
+            (
+                "scheduling.tick_max_duration_seconds",
+                scheduling.is_some_and(|scheduling| scheduling.tick_max_duration_seconds.is_some()),
+                no_effect,
+            ),
+        ] {
+            if is_given {
+                problems.push(format!("{name}: {why}"));
+            }
+        }
+    }
+
+    /// Fields that are given where they cannot act.
+    fn find_inert(&self, mode: Option<DeploymentMode>, problems: &mut Vec<String>) {
+        let target = self.target_name();
+        let is_sla = target == TargetName::Sla;
+        let mut inert = |name: &str, is_given: bool, acts: bool, needs: &str| {
+            if is_given && !acts {
+                problems.push(format!("{name}: has an effect with {needs} only"));
+            }
+        };
+        let sla = "`optimization_target: sla`";
+        inert("enable_throughput_scaling", self.enable_throughput_scaling == Some(true), is_sla, sla);
+        inert("enable_load_scaling: false", self.enable_load_scaling == Some(false), is_sla, sla);
+        inert("ttft_ms", self.ttft_ms.is_some(), is_sla, sla);
+        inert("itl_ms", self.itl_ms.is_some(), is_sla, sla);
+        inert("max_num_fpm_samples", self.max_num_fpm_samples.is_some(), is_sla, sla);
+        inert("fpm_sample_bucket_size", self.fpm_sample_bucket_size.is_some(), is_sla, sla);
+        inert("load_min_observations", self.load_min_observations.is_some(), is_sla, sla);
+        inert("fpm_features", self.fpm_features.is_some(), is_sla, sla);
+        inert("speculative_nextn", self.speculative_nextn.is_some_and(|drafts| drafts > 0), is_sla, sla);
+        let scales_load = is_sla && self.scales_load();
+        let load = "`optimization_target: sla` and `enable_load_scaling: true`";
+        inert(
+            "load_scaling_down_sensitivity",
+            self.load_scaling_down_sensitivity.is_some(),
+            scales_load,
+            load,
+        );
+        let throughput = "throughput scaling";
+        let scales = self.scales_throughput();
+        let interval = self.throughput_adjustment_interval_seconds.is_some();
+        inert("throughput_adjustment_interval_seconds", interval, scales, throughput);
+        let step = self.max_throughput_scaling_replicas.is_some();
+        inert("max_throughput_scaling_replicas", step, scales, throughput);
+        inert("load_predictor", self.load_predictor.is_some(), scales, throughput);
+        let name = match &self.load_predictor {
+            None => "arima",
+            Some(Value::String(name)) => name.as_str(),
+            Some(_) => "",
+        };
+        let by_name = |names: &[&str]| scales && names.contains(&name);
+        let log = self.load_predictor_log1p == Some(true);
+        inert(
+            "load_predictor_log1p",
+            log,
+            by_name(&["arima", "prophet", "kalman"]),
+            "arima, prophet or kalman",
+        );
+        inert("prophet_window_size", self.prophet_window_size.is_some(), by_name(&["prophet"]), "prophet");
+        for (field, is_given) in [
+            ("kalman_q_level", self.kalman_q_level.is_some()),
+            ("kalman_q_trend", self.kalman_q_trend.is_some()),
+            ("kalman_r", self.kalman_r.is_some()),
+            ("kalman_min_points", self.kalman_min_points.is_some()),
+        ] {
+            inert(field, is_given, by_name(&["kalman"]), "kalman");
+        }
+        let is_load = target == TargetName::Load;
+        let by_load = "`optimization_target: load`";
+        inert("decode_scale_up_kv_rate", self.decode_scale_up_kv_rate.is_some(), is_load, by_load);
+        inert("decode_scale_down_kv_rate", self.decode_scale_down_kv_rate.is_some(), is_load, by_load);
+        inert(
+            "prefill_scale_up_queue_tokens",
+            self.prefill_scale_up_queue_tokens.is_some(),
+            is_load,
+            by_load,
+        );
+        let down = self.prefill_scale_down_queue_tokens.is_some();
+        inert("prefill_scale_down_queue_tokens", down, is_load, by_load);
+        let two_pools = !self.is_agg(mode);
+        let disagg = "`mode: disagg`";
+        inert("prefill_min_endpoint", self.prefill_min_endpoint.is_some(), two_pools, disagg);
+        inert("decode_min_endpoint", self.decode_min_endpoint.is_some(), two_pools, disagg);
+    }
+
+    fn find_impossible(&self, mode: Option<DeploymentMode>, problems: &mut Vec<String>) {
+        let mut refuse = |refused: bool, problem: String| {
+            if refused {
+                problems.push(problem);
+            }
+        };
+        if let Some(given) = &self.mode {
+            let known = matches!(given.as_str(), "agg" | "disagg");
+            refuse(!known, format!("mode: `{given}` is not a mode of a replay; known are agg, disagg"));
+            let same = mode.is_none_or(|mode| (mode == DeploymentMode::Agg) == (given == "agg"));
+            refuse(
+                known && !same,
+                format!("mode: `{given}` is not the mode of the deployment; leave it out"),
+            );
+        }
+        let scales = self.scales_throughput() || self.scales_load();
+        refuse(!scales, "enable_load_scaling: at least one kind of scaling has to be on".into());
+        for (name, value) in [
+            ("throughput_adjustment_interval_seconds", self.throughput_adjustment_interval_seconds),
+            ("load_adjustment_interval_seconds", self.load_adjustment_interval_seconds),
+            ("max_throughput_scaling_replicas", self.max_throughput_scaling_replicas),
+            ("prefill_min_endpoint", self.prefill_min_endpoint),
+            ("decode_min_endpoint", self.decode_min_endpoint),
+            ("max_num_fpm_samples", self.max_num_fpm_samples),
+            ("fpm_sample_bucket_size", self.fpm_sample_bucket_size),
+            ("load_min_observations", self.load_min_observations),
+        ] {
+            refuse(value == Some(0), format!("{name}: 0 must be at least 1"));
+        }
+        let resolved = self.resolve();
+        let both = resolved.throughput_scaling && resolved.load_scaling;
+        refuse(
+            both && resolved.load_interval_s >= resolved.throughput_interval_s,
+            format!(
+                "load_adjustment_interval_seconds: {} s is not below the throughput interval of {} s",
+                resolved.load_interval_s, resolved.throughput_interval_s
+            ),
+        );
+        let cells = resolved.cells;
+        refuse(
+            cells.isqrt().pow(2) != cells,
+            format!("fpm_sample_bucket_size: {cells} is not a perfect square"),
+        );
+        refuse(
+            resolved.sensitivity > 100,
+            format!("load_scaling_down_sensitivity: {} must lie between 0 and 100", resolved.sensitivity),
+        );
+        for (name, bound) in [("ttft_ms", resolved.ttft_ms), ("itl_ms", resolved.itl_ms)] {
+            refuse(
+                !(bound.is_finite() && bound > 0.0),
+                format!("{name}: {bound} must be finite and above 0"),
+            );
+        }
+        let (min, max) = (resolved.min_gpu_budget, resolved.max_gpu_budget);
+        refuse(
+            min >= 0 && max >= 0 && min > max,
+            format!("min_gpu_budget: {min} is above max_gpu_budget {max}"),
+        );
+        self.find_bad_tick(&resolved, &mut refuse);
+        if self.target_name() == TargetName::Load {
+            self.find_bad_thresholds(mode, &mut refuse);
+        }
+    }
+
+    fn find_bad_tick(&self, resolved: &PlannerConfig, refuse: &mut impl FnMut(bool, String)) {
+        let Some(seconds) = self.scheduling.as_ref().and_then(|scheduling| scheduling.scale_interval_seconds)
+        else {
+            return;
+        };
+        let divides = |interval_s: u32| {
+            let ratio = f64::from(interval_s) / seconds;
+            (ratio - ratio.round()).abs() <= 1e-9 * ratio.max(1.0)
+        };
+        let intervals_fit = divides(resolved.load_interval_s)
+            && (!resolved.throughput_scaling || divides(resolved.throughput_interval_s));
+        let usable = seconds.is_finite() && seconds >= 0.001 && intervals_fit;
+        refuse(
+            !usable,
+            format!("scheduling.scale_interval_seconds: {seconds} does not divide every interval in use"),
+        );
+    }
+
+    fn find_bad_thresholds(&self, mode: Option<DeploymentMode>, refuse: &mut impl FnMut(bool, String)) {
+        let rates = (self.decode_scale_up_kv_rate, self.decode_scale_down_kv_rate);
+        let good = matches!(rates, (Some(up), Some(down)) if up > down && (0.0..=100.0).contains(&down) && up <= 100.0);
+        refuse(
+            !good,
+            "decode_scale_up_kv_rate, decode_scale_down_kv_rate: the target `load` needs both, in percent, up above down"
+                .into(),
+        );
+        let tokens = (self.prefill_scale_up_queue_tokens, self.prefill_scale_down_queue_tokens);
+        let given = tokens != (None, None);
+        let good = matches!(tokens, (Some(up), Some(down)) if up > down);
+        refuse(
+            !good && (given || mode == Some(DeploymentMode::Disagg)),
+            "prefill_scale_up_queue_tokens, prefill_scale_down_queue_tokens: the target `load` needs both for a prefill \
+             pool, up above down"
+                .into(),
+        );
+    }
+}
+
+fn greatest_common_divisor(one: u64, other: u64) -> u64 {
+    if other == 0 { one } else { greatest_common_divisor(other, one % other) }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn fields(value: Value) -> Fields {
+        serde_json::from_value(value).unwrap()
+    }
+
+    /// Case 1.
+    #[test]
+    fn the_tick_period_is_what_all_intervals_share() {
+        let tick = |value| fields(value).resolve().tick_ms;
+        let sla = "sla";
+        assert_eq!(tick(json!({"optimization_target": sla, "load_adjustment_interval_seconds": 5})), 5000);
+        assert_eq!(
+            tick(
+                json!({"optimization_target": sla, "enable_throughput_scaling": false, "enable_load_scaling": true,
+                "load_adjustment_interval_seconds": 10})
+            ),
+            10_000
+        );
+        assert_eq!(
+            tick(json!({"optimization_target": sla, "throughput_adjustment_interval_seconds": 600,
+                "load_adjustment_interval": 8})),
+            8000
+        );
+        assert_eq!(
+            tick(json!({"optimization_target": "latency", "load_adjustment_interval_seconds": 6})),
+            6000
+        );
+    }
+
+    #[test]
+    fn defaults_are_those_of_the_reference() {
+        let config = fields(json!({})).resolve();
+        assert_eq!(config.target, Target::Easy(EasyTarget::Throughput));
+        assert!(config.load_scaling && !config.throughput_scaling);
+        let sla = fields(json!({"optimization_target": "sla"})).resolve();
+        assert!(!sla.load_scaling && sla.throughput_scaling);
+        assert_eq!((sla.predictor.policy.as_str(), sla.max_gpu_budget, sla.ttft_ms), ("arima", 8, 500.0));
+        assert_eq!(fields(json!({})).problems(Some(DeploymentMode::Agg)), Vec::<String>::new());
+    }
+
+    #[test]
+    fn every_field_acts_or_is_refused_by_name() {
+        let cases = [
+            (json!({"ttft_ms": 100}), "ttft_ms: has an effect with"),
+            (json!({"enable_throughput_scaling": true}), "enable_throughput_scaling: has an effect"),
+            (json!({"optimization_target": "sla", "kalman_r": 1}), "kalman_r: has an effect with kalman"),
+            (
+                json!({"optimization_target": "sla", "fpm_sample_bucket_size": 15}),
+                "15 is not a perfect square",
+            ),
+            (json!({"optimization_target": "sla", "enable_throughput_scaling": false}), "at least one kind"),
+            (json!({"optimization_target": "load"}), "decode_scale_up_kv_rate, decode_scale_down_kv_rate"),
+            (json!({"mode": "disagg"}), "is not the mode of the deployment"),
+            (json!({"advisory": true}), "advisory: has no effect"),
+            (json!({"prefill_min_endpoint": 2}), "prefill_min_endpoint: has an effect with `mode: disagg`"),
+            (json!({"scheduling": {"scale_interval_seconds": 3}}), "3 does not divide"),
+            (
+                json!({"optimization_target": "sla", "enable_load_scaling": true,
+                "load_adjustment_interval_seconds": 180}),
+                "180 s is not below",
+            ),
+            (json!({"min_gpu_budget": 9}), "min_gpu_budget: 9 is above max_gpu_budget 8"),
+        ];
+        for (given, expected) in cases {
+            let problems = fields(given.clone()).problems(Some(DeploymentMode::Agg));
+            assert!(
+                problems.len() == 1 && problems[0].contains(expected),
+                "{given}: {problems:#?} lacks {expected}"
+            );
+        }
+        assert!(serde_json::from_value::<Fields>(json!({"no_such_field": 1})).is_err());
+    }
+}

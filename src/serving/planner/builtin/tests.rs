@@ -1,0 +1,1 @@
+//! Cases that need the whole planner.
