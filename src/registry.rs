@@ -125,7 +125,7 @@ impl Registry {
             }
             fields.extend(std::mem::take(&mut config.fields));
             config.fields = fields;
-            config.policy = BUILTIN_PLANNER.to_owned();
+            BUILTIN_PLANNER.clone_into(&mut config.policy);
         }
         let policy = make(&self.planners, "planner", &config)?;
         let problems = policy.problems(Some(mode));

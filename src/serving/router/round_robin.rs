@@ -6,13 +6,15 @@ use serde::Deserialize;
 use super::{PolicyContext, RequestView, Route, RoutingPolicy, WorkerView};
 use crate::report::record::Role;
 
-/// Takes the workers in turn, by ascending id. An aggregated worker's attention-data-parallel ranks take turns among
+/// Takes the workers in turn, by ascending id. What is kept is a place in that order: when the fleet changes, the turn goes on
+/// with whoever has the place then, or with the first if nobody has. An aggregated worker's attention-data-parallel ranks take turns among
 /// themselves; the ranks of prefill and decode pools all stand in one row.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RoundRobin {
+    /// Place of the worker whose turn it is; may be one too far.
     #[serde(skip)]
-    placed: usize,
+    next: usize,
     /// Requests placed on each worker, by the number of its first rank.
     #[serde(skip)]
     placed_on_worker: FxHashMap<u32, usize>,
@@ -27,16 +29,17 @@ impl RoutingPolicy for RoundRobin {
         workers: &[WorkerView],
         _ctx: &mut PolicyContext<'_, '_>,
     ) -> Route {
-        let turn = self.placed;
-        self.placed += 1;
         // All workers have as many ranks as the first. A request that is bound to one rank sees that rank of each worker, and
         // takes no turn of the ranks.
         let first = worker_of(&workers[0]);
         let ranks = workers.iter().take_while(|view| worker_of(view) == first).count();
-        if self.one_row || ranks == 1 {
-            return Route::To(workers[turn % workers.len()].id);
+        let step = if self.one_row { 1 } else { ranks };
+        let turn = self.next % (workers.len() / step);
+        self.next = turn + 1;
+        if step == 1 {
+            return Route::To(workers[turn].id);
         }
-        let start = turn % (workers.len() / ranks) * ranks;
+        let start = turn * ranks;
         let placed = self.placed_on_worker.entry(worker_of(&workers[start])).or_default();
         let rank = workers[start + *placed % ranks];
         *placed += 1;
@@ -57,12 +60,27 @@ fn worker_of(view: &WorkerView) -> u32 {
 mod tests {
     use super::super::test_support::{REQUEST, choice, in_context, loaded};
     use super::*;
+    use crate::serving::message::WorkerId;
 
     fn turns(mut policy: RoundRobin, workers: Vec<WorkerView>, expected: &'static [u32]) {
         in_context(move |ctx| {
             let found: Vec<_> =
                 expected.iter().map(|_| choice(&mut policy, &REQUEST, &workers, ctx)).collect();
             assert_eq!(found, expected);
+        });
+    }
+
+    #[test]
+    fn the_place_in_the_row_outlasts_changes_of_the_fleet() {
+        in_context(|ctx| {
+            let mut policy = RoundRobin::default();
+            let mut turn = |ids: &[u32]| {
+                let workers: Vec<_> = ids.iter().map(|&id| WorkerView::idle(WorkerId(id))).collect();
+                choice(&mut policy, &REQUEST, &workers, ctx)
+            };
+            assert_eq!([turn(&[0, 1, 2]), turn(&[0, 1, 2]), turn(&[0, 1, 2])], [0, 1, 2]);
+            assert_eq!([turn(&[0]), turn(&[0])], [0, 0]);
+            assert_eq!([turn(&[0, 4]), turn(&[0, 4]), turn(&[0, 4, 5]), turn(&[0, 4, 5])], [4, 0, 4, 5]);
         });
     }
 

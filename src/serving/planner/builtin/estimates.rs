@@ -160,10 +160,15 @@ impl<M: PassTimes> Worker<'_, M> {
             let found = match self.role {
                 Role::Prefill => self.prefill_batch(batch, new_tokens, demand)?,
                 Role::Decode => self.decode_batch(batch, context, osl, demand)?,
-                Role::Agg => match self.mixed_batch(batch, new_tokens, context, osl, demand)? {
-                    Some(found) => found,
-                    None => continue,
-                },
+                Role::Agg => {
+                    // As many prompt tokens as replace the requests that end in a pass.
+                    let ending = batch as f64 * self.accept_length;
+                    let replacing = whole(ending * new_tokens as f64 / osl as f64);
+                    if replacing > self.max_num_batched_tokens - batch {
+                        continue;
+                    }
+                    self.mixed_batch(batch, replacing, new_tokens, context, osl, demand)?
+                }
             };
             if !found.requests_per_s.is_finite() {
                 continue;
@@ -200,37 +205,32 @@ impl<M: PassTimes> Worker<'_, M> {
         })
     }
 
-    /// A steady state of `batch` generating requests beside the prompts that replace them; an inner `None` if those do not
-    /// fit into a pass.
+    /// A steady state of `batch` generating requests beside the `replacing` prompt tokens that replace them.
     fn mixed_batch(
         &self,
         batch: u64,
+        replacing: u64,
         new_tokens: u64,
         context: u64,
         osl: u64,
         demand: &Demand,
-    ) -> Option<Option<Capacity>> {
-        let budget = self.max_num_batched_tokens;
-        let per_pass = whole(batch as f64 * self.accept_length * new_tokens as f64 / osl as f64);
-        if per_pass > budget - batch {
-            return Some(None);
-        }
+    ) -> Option<Capacity> {
         let load = Query {
             prefill_requests: 1,
             decode_requests: batch,
             decode_kv_tokens: batch * context,
             ..Query::default()
         };
-        let pass_ms = self.times.predict_ms(&Query { prefill_tokens: per_pass, ..load })?;
+        let pass_ms = self.times.predict_ms(&Query { prefill_tokens: replacing, ..load })?;
         let gap_ms = pass_ms / self.accept_length;
-        let ttft_ms = self.chunked_ms(per_pass + new_tokens, load)?;
-        Some(Some(Capacity {
+        let ttft_ms = self.chunked_ms(replacing + new_tokens, load)?;
+        Some(Capacity {
             requests_per_s: batch as f64 / (osl as f64 * gap_ms) * 1e3,
             batch,
             ttft_ms: Some(ttft_ms),
             itl_ms: Some(gap_ms),
             meets_sla: gap_ms <= demand.itl_ms && ttft_ms <= demand.ttft_ms,
-        }))
+        })
     }
 }
 
@@ -297,11 +297,10 @@ pub(super) mod tests {
     /// So many requests with so many tokens altogether.
     pub(in super::super) fn tally(requests: u32, tokens: u32) -> Tally {
         let mut tally = Tally::default();
-        for _ in 1..requests {
-            tally.add(tokens / requests);
-        }
-        if requests > 0 {
-            tally.add(tokens - tokens / requests * (requests - 1));
+        let (each, rest) =
+            (tokens.checked_div(requests).unwrap_or(0), tokens.checked_rem(requests).unwrap_or(0));
+        for request in 0..requests {
+            tally.add(if request == 0 { each + rest } else { each });
         }
         tally
     }

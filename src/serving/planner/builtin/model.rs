@@ -134,7 +134,7 @@ impl PassModel {
         }
         self.prefill_requests.add(prompts);
         self.prefill_tokens.add(tokens);
-        if let Some(kind) = self.kind(&query) {
+        if let Some(kind) = kind(&query) {
             let features = query.features(self.role, self.features);
             self.stores[kind as usize].observe(features, pass.wall.as_ms());
         }
@@ -161,21 +161,21 @@ impl PassModel {
         let requests = self.prefill_requests.value().ceil() as u64;
         (requests.max(u64::from(tokens > 0)), tokens)
     }
+}
 
-    /// `None` for a pass with nothing in it.
-    fn kind(&self, query: &Query) -> Option<Kind> {
-        match (query.prefill_tokens > 0, query.decode_requests > 0) {
-            (false, false) => None,
-            (true, false) => Some(Kind::PurePrefill),
-            (false, true) => Some(Kind::PureDecode),
-            (true, true) => Some(Kind::Mixed),
-        }
+/// `None` for a pass with nothing in it.
+fn kind(query: &Query) -> Option<Kind> {
+    match (query.prefill_tokens > 0, query.decode_requests > 0) {
+        (false, false) => None,
+        (true, false) => Some(Kind::PurePrefill),
+        (false, true) => Some(Kind::PureDecode),
+        (true, true) => Some(Kind::Mixed),
     }
 }
 
 impl PassTimes for PassModel {
     fn predict_ms(&self, query: &Query) -> Option<f64> {
-        match self.kind(query) {
+        match kind(query) {
             None => Some(0.0),
             Some(kind) => self.stores[kind as usize].predict(query.features(self.role, self.features)),
         }

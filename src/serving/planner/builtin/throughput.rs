@@ -29,16 +29,11 @@ impl BuiltinPlanner {
         for tick in &ticks {
             let capacity_rps = self.capacity_rps(tick.pool, &forecast);
             figures.push((capacity_name(tick.pool), capacity_rps));
-            match capacity_rps {
-                Some(capacity_rps) => {
-                    let workers = (demand_rps / capacity_rps).ceil().min(f64::from(u32::MAX)) as u32;
-                    wanted.push(workers.max(tick.pool.min_endpoint));
-                }
-                None => {
-                    is_ready = false;
-                    wanted.push(tick.ready);
-                }
-            }
+            is_ready &= capacity_rps.is_some();
+            wanted.push(capacity_rps.map_or(tick.ready, |capacity_rps| {
+                let workers = (demand_rps / capacity_rps).ceil().min(f64::from(u32::MAX)) as u32;
+                workers.max(tick.pool.min_endpoint)
+            }));
         }
         if !is_ready {
             // One side that is not ready freezes both.
