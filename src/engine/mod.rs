@@ -188,7 +188,7 @@ impl Signals {
 pub struct Admission {
     /// Which.
     pub request: RequestId,
-    /// Tokens found in the cache.
+    /// Tokens found in the cache; of a request that comes back, generated ones too.
     pub reused_tokens: u32,
 }
 

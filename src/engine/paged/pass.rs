@@ -296,7 +296,7 @@ impl<R: Rules> PagedEngine<R> {
         self.kv.is_served(sequence.request);
         let grown = self.kv.grow(&mut sequence.hold, cached + tokens);
         assert!(grown, "admission made sure of room for the whole sequence");
-        let reused_tokens = if self.role == Role::Decode { 0 } else { cached.min(prompt) };
+        let reused_tokens = if self.role == Role::Decode { 0 } else { cached };
         signals.admitted.push(Admission { request: sequence.request, reused_tokens });
         self.running.push(sequence);
         self.compute(self.running.len() - 1, tokens);

@@ -52,9 +52,9 @@ fn assert_agreement(setting: &Setting) {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// A resumed request finds 20 tokens of its own again, 15 of them of its prompt: 15 are reused input.
+/// A resumed request finds 20 tokens of its own again, 15 of them of its prompt: all 20 are reused, as in the reference.
 #[test]
-fn reuse_is_counted_in_prompt_tokens() {
+fn a_resumed_request_reuses_what_it_generated_too() {
     assert_agreement(&Setting {
         block_size: 3,
         pool: Pool { num_gpu_blocks: 8, fifo: true, ..PLAIN },

@@ -87,7 +87,7 @@ impl Engine<'_> {
             return Turn::NoBudget;
         }
         // The prompt was computed elsewhere; what is found again here is not the reuse of it.
-        let reused = if self.role == Role::Decode { 0 } else { cached.min(sequence.prompt) };
+        let reused = if self.role == Role::Decode { 0 } else { cached };
         pass.admitted.push((request, reused));
         self.waiting.pop_front();
         self.running.push(request);
