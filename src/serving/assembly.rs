@@ -13,8 +13,8 @@ use super::message::{
 };
 use super::planner::{Planner, PlannerWiring, PoolSetup, Setup};
 use super::pool::{HandoffWiring, WorkerMaker};
-use super::pricing::Pricing;
 use super::predictor::Predictor;
+use super::pricing::Pricing;
 use super::recorder::Recorder;
 use super::router::{RoutedPool, Router, RoutingPolicy};
 use super::worker::{HandoffOrder, Listeners, Transfer};

@@ -50,6 +50,16 @@ pub(super) fn case(inputs: &Value, first_token_decode: bool, shared: Option<&Pat
     Case { scenario, workload: Arc::new(workload), fractional_arrivals }
 }
 
+/// The planner's fields; the reference repeats in them what the deployment says, and where its own reports go.
+fn planner(fields: &Map<String, Value>) -> Value {
+    let repeated = ["backend", "mode", "report_interval_hours"];
+    fields
+        .iter()
+        .filter(|(key, _)| !repeated.contains(&key.as_str()))
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect()
+}
+
 fn arguments(document: &mut Value, arguments: &Map<String, Value>, is_synthetic: bool) {
     for (key, value) in arguments {
         let place = match key.as_str() {
@@ -61,6 +71,10 @@ fn arguments(document: &mut Value, arguments: &Map<String, Value>, is_synthetic:
             "sla_itl_ms" => &mut document["sla"]["itl_ms"],
             "sla_e2e_ms" => &mut document["sla"]["e2e_ms"],
             "max_sim_time_ms" => &mut document["max_sim_time_ms"],
+            "planner_config" => {
+                document["deployment"]["planner"] = planner(object(value));
+                continue;
+            }
             "replay_concurrency" if is_synthetic => &mut document["workload"]["concurrency"],
             "replay_concurrency"
             | "arrival_speedup_ratio"
