@@ -61,9 +61,13 @@ pub(super) enum Command {
 }
 
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(super) struct SearchArguments {
+    #[command(subcommand)]
+    pub(super) command: Option<SearchCommand>,
     /// Search configuration (YAML with a `search_space:` key)
-    pub(super) config: PathBuf,
+    #[arg(required = true)]
+    pub(super) config: Option<PathBuf>,
     /// Write candidates.json, trials.jsonl and best.yaml (pareto.csv for a frontier) to this folder
     #[arg(long, value_name = "DIR")]
     pub(super) output_dir: Option<PathBuf>,
@@ -76,6 +80,51 @@ pub(super) struct SearchArguments {
     pub(super) resume: bool,
     #[command(flatten)]
     pub(super) overrides: Overrides,
+}
+
+/// A search in parts, for many machines.
+#[derive(Debug, Subcommand)]
+pub(super) enum SearchCommand {
+    /// Run one part of a search and write what `merge` needs to a folder
+    ///
+    /// Parts are equal stretches of the trials of an exhaustive search, or of one whose sampler does not learn.
+    Shard(ShardArguments),
+    /// Bring all parts of a search together and print the answer of the whole
+    Merge(MergeArguments),
+}
+
+#[derive(Debug, Args)]
+pub(super) struct ShardArguments {
+    /// Search configuration (YAML with a `search_space:` key)
+    pub(super) config: PathBuf,
+    /// Which part, from 0
+    #[arg(long, value_name = "I")]
+    pub(super) index: u32,
+    /// Of how many
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) of: u32,
+    /// Write trials.jsonl, shard.json and config.yaml to this folder
+    #[arg(long, value_name = "DIR")]
+    pub(super) output_dir: PathBuf,
+    /// Replays that run at the same time; never changes the answer [default: one per core, at most
+    /// `sweep.parallel_evals`]
+    #[arg(long, value_name = "N")]
+    pub(super) threads: Option<NonZeroUsize>,
+    /// Go on where a run of this part into the same folder stopped
+    #[arg(long)]
+    pub(super) resume: bool,
+    #[command(flatten)]
+    pub(super) overrides: Overrides,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct MergeArguments {
+    /// The folders of all parts, in any order
+    #[arg(required = true, value_name = "DIR")]
+    pub(super) parts: Vec<PathBuf>,
+    /// Write the files of the whole search to this folder
+    #[arg(long, value_name = "DIR")]
+    pub(super) output_dir: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

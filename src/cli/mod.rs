@@ -12,6 +12,7 @@ mod progress;
 mod ranking_table;
 mod replay;
 mod search;
+mod shard;
 mod trace;
 
 use std::ffi::OsString;

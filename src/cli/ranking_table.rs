@@ -48,6 +48,9 @@ pub(super) fn search_table(result: &SearchResult) -> String {
     }));
     let left_out = result.skipped.iter().filter(|skip| skip.shape.is_none());
     lines.extend(left_out.map(|skip| format!("left out: {skip}")));
+    if !result.reproducible && !result.was_interrupted() {
+        lines.push("not reproducible: the wall clock cut replays off (sweep.max_eval_seconds)".into());
+    }
     lines.push(tally(result));
     lines.extend(rejections(result));
     lines.join("\n") + "\n"

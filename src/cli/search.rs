@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::arguments::{Format, SearchArguments};
+use super::arguments::{Format, SearchArguments, SearchCommand};
 use super::console::{Console, complain};
 use super::failure::{Failure, Status};
 use super::input::{load_document, load_workload};
@@ -14,6 +14,7 @@ use super::output::OutputFolder;
 use super::pareto_csv;
 use super::progress::ProgressOnTerminal;
 use super::ranking_table::search_table;
+use super::shard;
 use crate::config::Document;
 use crate::model::Catalogue;
 use crate::registry::Registry;
@@ -26,18 +27,23 @@ use crate::serving::Traffic;
 
 /// The files that a search writes.
 const CANDIDATES: &str = "candidates.json";
-const TRIALS: &str = "trials.jsonl";
+pub(super) const TRIALS: &str = "trials.jsonl";
 const BEST: &str = "best.yaml";
 const PARETO: &str = "pareto.csv";
 const RESULTS: [&str; 3] = [CANDIDATES, BEST, PARETO];
-const ALL: [&str; 4] = [CANDIDATES, BEST, PARETO, TRIALS];
+pub(super) const ALL: [&str; 4] = [CANDIDATES, BEST, PARETO, TRIALS];
 
 pub(super) fn run(
     arguments: &SearchArguments,
     console: Console,
     registry: Arc<Registry>,
 ) -> Result<Status, Failure> {
-    let file = &arguments.config;
+    match &arguments.command {
+        Some(SearchCommand::Shard(arguments)) => return shard::run_part(arguments, console, registry),
+        Some(SearchCommand::Merge(arguments)) => return shard::merge(arguments, console, &registry),
+        None => {}
+    }
+    let file = arguments.config.as_deref().expect("the parser asks for it");
     let plan = plan(file, load_document(file, &arguments.overrides.set)?, &registry)?;
     let threads = arguments.threads.unwrap_or_else(|| default_threads(&plan));
     announce(file, &plan, threads, console);
@@ -46,36 +52,72 @@ pub(super) fn run(
     let stale: &[&str] = if arguments.resume { &RESULTS } else { &ALL };
     let folder =
         arguments.output_dir.as_deref().map(|path| OutputFolder::prepare(path, stale)).transpose()?;
-    let (journal, past) = match &folder {
+    let past = match &folder {
         Some(folder) if arguments.resume => reopen(folder, console)?,
-        Some(folder) => (Some(folder.journal(TRIALS)?), Vec::new()),
-        None => (None, Vec::new()),
+        Some(folder) => Past { journal: Some(folder.journal(TRIALS)?), trials: Vec::new() },
+        None => Past::default(),
     };
-    let options = Options {
-        threads,
-        interrupt,
-        journal,
-        past,
-        watcher: console.shows_progress().then(|| Box::new(ProgressOnTerminal::new()) as Box<dyn Watcher>),
-    };
-    let result = search::run(&plan, &evaluator, options).map_err(|error| match error {
-        SearchError::Diverged { .. } => Failure::input(format!("--resume: {error}")),
-        error => Failure::run(error),
-    })?;
-    if let Some(folder) = &folder {
-        write_files(&result, folder)?;
-    }
-    match console.format() {
-        Format::Text => Console::print(&search_table(&result))?,
-        Format::Json => Console::print_json(&result)?,
-    }
-    Ok(conclude(&result))
+    let result = search(&plan, &evaluator, options(threads, interrupt, past, console))?;
+    present(&result, folder.as_ref(), console)
 }
 
-type Journalled = (Option<Box<dyn Write + Send>>, Vec<PastTrial>);
+/// Runs a search.
+pub(super) fn search(
+    plan: &Plan,
+    evaluator: &Arc<dyn Evaluator>,
+    options: Options,
+) -> Result<SearchResult, Failure> {
+    search::run(plan, evaluator, options).map_err(|error| match error {
+        SearchError::Diverged { .. } | SearchError::Unsplittable(_) => Failure::input(error),
+        error => Failure::run(error),
+    })
+}
+
+/// How a search is run that goes on from `past`.
+pub(super) fn options(
+    threads: NonZeroUsize,
+    interrupt: Arc<AtomicBool>,
+    past: Past,
+    console: Console,
+) -> Options {
+    Options {
+        threads,
+        interrupt,
+        journal: past.journal,
+        journalled: past.trials.len() as u32,
+        past: past.trials,
+        shard: None,
+        watcher: console.shows_progress().then(|| Box::new(ProgressOnTerminal::new()) as Box<dyn Watcher>),
+    }
+}
+
+/// Writes and prints an answer.
+pub(super) fn present(
+    result: &SearchResult,
+    folder: Option<&OutputFolder>,
+    console: Console,
+) -> Result<Status, Failure> {
+    if let Some(folder) = folder {
+        write_files(result, folder)?;
+    }
+    match console.format() {
+        Format::Text => Console::print(&search_table(result))?,
+        Format::Json => Console::print_json(result)?,
+    }
+    Ok(conclude(result))
+}
+
+/// What an earlier run has left.
+#[derive(Default)]
+pub(super) struct Past {
+    /// The journal to write on.
+    pub(super) journal: Option<Box<dyn Write + Send>>,
+    /// What it holds.
+    pub(super) trials: Vec<PastTrial>,
+}
 
 /// Opens the journal of an earlier run to go on with it.
-fn reopen(folder: &OutputFolder, console: Console) -> Result<Journalled, Failure> {
+pub(super) fn reopen(folder: &OutputFolder, console: Console) -> Result<Past, Failure> {
     let journal = Journal::read(&folder.read_journal(TRIALS)?).map_err(|error| {
         Failure::input(format!("--resume: {}: {error}", folder.path().join(TRIALS).display()))
     })?;
@@ -83,11 +125,11 @@ fn reopen(folder: &OutputFolder, console: Console) -> Result<Journalled, Failure
     if journal.is_torn {
         console.note(format!("{TRIALS}: the last line was cut off and has been removed"));
     }
-    Ok((Some(folder.append_to_journal(TRIALS, journal.length)?), journal.trials))
+    Ok(Past { journal: Some(folder.append_to_journal(TRIALS, journal.length)?), trials: journal.trials })
 }
 
 /// Plans the search, or lists everything that stands in its way.
-fn plan(file: &Path, document: Document, registry: &Registry) -> Result<Plan, Failure> {
+pub(super) fn plan(file: &Path, document: Document, registry: &Registry) -> Result<Plan, Failure> {
     let Document::Search(config) = document else {
         let message = "is a scenario, not a search configuration; run `spica replay` on it";
         return Err(Failure::input(format!("{}: {message}", file.display())));
@@ -104,7 +146,7 @@ fn plan(file: &Path, document: Document, registry: &Registry) -> Result<Plan, Fa
 }
 
 /// Says what is about to be run, so that a saved log tells how to run it again.
-fn announce(file: &Path, plan: &Plan, threads: NonZeroUsize, console: Console) {
+pub(super) fn announce(file: &Path, plan: &Plan, threads: NonZeroUsize, console: Console) {
     let sweep = &plan.config.sweep;
     let points: u64 = plan.branches.iter().map(|branch| branch.space.size()).sum();
     console.note(format!(
@@ -118,7 +160,7 @@ fn announce(file: &Path, plan: &Plan, threads: NonZeroUsize, console: Console) {
     }
 }
 
-fn evaluator(
+pub(super) fn evaluator(
     plan: &Plan,
     registry: Arc<Registry>,
     interrupt: &Arc<AtomicBool>,
@@ -127,6 +169,7 @@ fn evaluator(
     let requests = requests(plan, console)?;
     let limit = plan.config.sweep.max_eval_seconds;
     let evaluator = ReplayEvaluator::new(requests, registry, limit, Arc::clone(interrupt));
+    let evaluator = evaluator.map(|one| one.with_pass_limit(plan.config.sweep.max_eval_passes));
     evaluator.map(|evaluator| Arc::new(evaluator) as _).map_err(Failure::run)
 }
 
@@ -144,7 +187,7 @@ fn requests(plan: &Plan, console: Console) -> Result<Requests, Failure> {
 }
 
 /// A flag that the first interrupt or termination signal raises.
-fn interrupt_on_signal() -> Result<Arc<AtomicBool>, Failure> {
+pub(super) fn interrupt_on_signal() -> Result<Arc<AtomicBool>, Failure> {
     let interrupt = Arc::new(AtomicBool::new(false));
     let raised = Arc::clone(&interrupt);
     ctrlc::set_handler(move || raised.store(true, Ordering::Relaxed))
@@ -153,7 +196,7 @@ fn interrupt_on_signal() -> Result<Arc<AtomicBool>, Failure> {
 }
 
 /// One thread per core, but no more replays at a time than the configuration allows.
-fn default_threads(plan: &Plan) -> NonZeroUsize {
+pub(super) fn default_threads(plan: &Plan) -> NonZeroUsize {
     let cores = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
     NonZeroUsize::new(plan.config.sweep.parallel_evals as usize).map_or(cores, |most| most.min(cores))
 }

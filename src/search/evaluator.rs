@@ -80,6 +80,7 @@ pub struct ReplayEvaluator {
     registry: Arc<Registry>,
     interrupt: Arc<AtomicBool>,
     limit: Option<(f64, Watchdog)>,
+    max_passes: Option<u64>,
 }
 
 impl ReplayEvaluator {
@@ -98,11 +99,17 @@ impl ReplayEvaluator {
             let limit = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
             Watchdog::start(limit, Arc::clone(&interrupt)).map(|watchdog| (seconds, watchdog))
         });
-        Ok(Self { requests, registry, interrupt, limit: limit.transpose()? })
+        Ok(Self { requests, registry, interrupt, limit: limit.transpose()?, max_passes: None })
+    }
+
+    /// The same, each candidate for at most so many passes of all its workers together.
+    #[must_use]
+    pub fn with_pass_limit(self, max_passes: Option<u64>) -> Self {
+        Self { max_passes, ..self }
     }
 
     fn replay(&self, scenario: &Scenario, interrupt: &Arc<AtomicBool>) -> Result<Evaluation, ReplayError> {
-        let limits = ReplayLimits { interrupt: Some(Arc::clone(interrupt)) };
+        let limits = ReplayLimits { interrupt: Some(Arc::clone(interrupt)), max_passes: self.max_passes };
         let traffic = self.requests.traffic(scenario)?;
         let record = serving::replay(scenario, &traffic, &self.registry, &limits)?;
         Ok(measured(&Summary::new(&record, traffic.workload(), scenario.sla.as_ref())))
@@ -124,6 +131,10 @@ impl Evaluator for ReplayEvaluator {
             (Ok(evaluation), _) => evaluation,
             (Err(ReplayError::Refused(reason)), _) => {
                 Evaluation::Failed(format!("candidate build failed: {reason}"))
+            }
+            (Err(ReplayError::OutOfPasses), _) => {
+                let passes = self.max_passes.unwrap_or_default();
+                Evaluation::Infeasible(format!("exceed passes: replay > {passes} passes"))
             }
             (Err(ReplayError::Interrupted), Some((seconds, _))) if !told_to_stop => {
                 Evaluation::Infeasible(format!("{TIMED_OUT}: replay > {seconds}s"))

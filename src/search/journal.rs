@@ -83,9 +83,9 @@ impl PastTrial {
         }
     }
 
-    /// Whether it repeated the evaluation with this key.
-    pub(super) fn repeats(&self, key: &str) -> bool {
-        self.evaluation == key && self.outcome == Outcome::CacheHit
+    /// Whether it was the evaluation with this key, or repeated it.
+    pub(super) fn is(&self, key: &str) -> bool {
+        self.evaluation == key
     }
 }
 
@@ -158,7 +158,7 @@ mod tests {
         assert!(matches!(first.recall("k1"), Some(Evaluation::Measured(metrics)) if metrics["x"] == 0.1));
         assert_eq!(first.recall("k2"), None);
         assert_eq!(second.recall("k2"), Some(Evaluation::Infeasible("no".into())));
-        assert!(third.repeats("k3") && !third.repeats("k1") && third.recall("k3").is_none());
+        assert!(third.is("k3") && !third.is("k1") && third.recall("k3").is_none());
     }
 
     #[test]

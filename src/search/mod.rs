@@ -20,6 +20,7 @@ mod refusal;
 mod result;
 mod role;
 mod sampler;
+mod shard;
 mod space;
 mod study;
 #[cfg(test)]
@@ -41,6 +42,7 @@ pub use ranking::{Candidate, frontier, rank};
 pub use refusal::Refusal;
 pub use result::{Rejected, SearchResult, StudySummary};
 pub use sampler::{GpUcbPe, Grid, Halton, Observation, Random, Sampler, Tpe};
+pub use shard::Shard;
 pub use space::{Condition, Dimension, Point, Space};
 pub use study::{Options, SearchError, StudyEnd, StudyEvent, TRIAL_THREAD_NAME, Watcher, panic_message, run};
 pub use trial::{Evaluation, Outcome, Tally, TrialRecord, reasons};

@@ -107,12 +107,6 @@ fn refuse_sweep(sweep: &SweepConfig, found: &mut Vec<Refusal>) {
     if let Some(message) = sampler::refusal(&sweep.sampler) {
         found.push(Refusal::new("sweep.sampler", message));
     }
-    if let Some(passes) = sweep.max_eval_passes {
-        found.push(Refusal::new(
-            "sweep.max_eval_passes",
-            format!("a limit of {passes} passes per replay is not built yet; leave it out"),
-        ));
-    }
     if sweep.fidelity.is_some() {
         found.push(Refusal::new("sweep.fidelity", "cheap first rounds are not built yet; leave it out"));
     }
@@ -139,7 +133,6 @@ mod tests {
             .planner_scaling_policy
             .extend([5, 3].map(|place: usize| ScalingPolicy::Builtin(SCALING_POLICIES[place].clone())));
         config.sweep.sampler = PolicyConfig::named("oracle");
-        config.sweep.max_eval_passes = Some(1000);
         config.sweep.fidelity = Some(Fidelity { rounds: 1, request_fraction: 0.5 });
         assert_eq!(
             refused_keys(config),
@@ -147,7 +140,6 @@ mod tests {
                 "search_space.num_g2_blocks",
                 "search_space.planner_scaling_policy",
                 "sweep.sampler",
-                "sweep.max_eval_passes",
                 "sweep.fidelity",
             ]
         );

@@ -25,6 +25,9 @@ pub struct SearchResult {
     /// Whether the first candidate is known to be the best of all points, or the frontier to be theirs: every point was
     /// evaluated, and none failed.
     pub certified_optimum: bool,
+    /// Whether another run has to come to the same answer: no replay was cut off by the wall clock, and the search was not
+    /// interrupted.
+    pub reproducible: bool,
     /// Trials by outcome.
     pub tally: Tally,
     /// The candidates that count, best first; of a Pareto goal those on the frontier, along it.
@@ -80,6 +83,7 @@ impl SearchResult {
         Self {
             schema_version: SCHEMA_VERSION,
             goal: plan.config.goal.clone(),
+            reproducible: !timed_out && studies.iter().all(|study| study.end != StudyEnd::Interrupted),
             certified_optimum: all_covered && !candidates.is_empty() && !timed_out,
             tally,
             candidates: if plan.config.goal.is_pareto() {

@@ -64,6 +64,9 @@ impl Traffic {
 pub struct ReplayLimits {
     /// Set to stop the replay, which then fails with [`ReplayError::Interrupted`].
     pub interrupt: Option<Arc<AtomicBool>>,
+    /// Passes of all workers together after which the replay fails with [`ReplayError::OutOfPasses`]: a limit that does not
+    /// depend on the machine.
+    pub max_passes: Option<u64>,
 }
 
 /// Why a replay could not be carried out.
@@ -76,6 +79,9 @@ pub enum ReplayError {
     /// The run itself failed: a violated law, a stall, a run-away loop.
     #[error("{0}")]
     Failed(String),
+    /// There were more passes than the replay may have.
+    #[error("out of passes")]
+    OutOfPasses,
     /// Stopped from outside.
     #[error("interrupted")]
     Interrupted,
@@ -208,6 +214,9 @@ pub fn replay(
     let scenario = &*scenario;
     let pricings = pricings(scenario)?;
     let mut simulation = assemble(scenario, traffic, registry, &pricings)?;
+    if let Some(passes) = limits.max_passes {
+        simulation.record_mut().limit_passes(passes);
+    }
     let until = match scenario.max_sim_time_ms {
         None => SimTime::MAX,
         Some(ms) => {
@@ -215,7 +224,11 @@ pub fn replay(
         }
     };
     let run_limits = Limits { until, interrupt: limits.interrupt.clone(), ..Limits::default() };
-    let last_event = simulation.run(&run_limits)?;
+    let last_event = match simulation.run(&run_limits) {
+        Ok(last_event) => last_event,
+        Err(_) if simulation.record_mut().is_out_of_passes() => return Err(ReplayError::OutOfPasses),
+        Err(error) => return Err(error.into()),
+    };
     let waiting = simulation.waiting();
     let mut recorder = simulation.into_record();
     recorder.happened(last_event);

@@ -27,6 +27,9 @@ pub enum HandoffStep {
 pub struct Recorder {
     record: RunRecord,
     ledgers: Vec<PoolLedger>,
+    /// Passes that may still happen.
+    passes_left: u64,
+    out_of_passes: bool,
 }
 
 impl Recorder {
@@ -35,7 +38,26 @@ impl Recorder {
         Self {
             record: RunRecord { requests: vec![RequestRecord::default(); requests], ..RunRecord::default() },
             ledgers: Vec::new(),
+            passes_left: u64::MAX,
+            out_of_passes: false,
         }
+    }
+
+    /// Allows the run so many passes.
+    pub fn limit_passes(&mut self, passes: u64) {
+        self.passes_left = passes;
+    }
+
+    /// A worker has made so many passes; whether the run may have them.
+    pub fn passed(&mut self, passes: u64) -> bool {
+        self.out_of_passes |= passes > self.passes_left;
+        self.passes_left = self.passes_left.saturating_sub(passes);
+        !self.out_of_passes
+    }
+
+    /// Whether there were more passes than the run may have.
+    pub fn is_out_of_passes(&self) -> bool {
+        self.out_of_passes
     }
 
     /// A request was injected.

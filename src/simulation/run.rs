@@ -124,6 +124,11 @@ impl<P: Protocol> Simulation<P> {
         actors.zip(paths).filter_map(|(actor, path)| Some((path.clone(), actor.waiting_for()?))).collect()
     }
 
+    /// What the actors have recorded so far.
+    pub fn record_mut(&mut self) -> &mut P::Record {
+        &mut self.core.record
+    }
+
     /// What the actors recorded.
     pub fn into_record(self) -> P::Record {
         self.core.record

@@ -15,7 +15,12 @@ pub struct Grid {
 impl Grid {
     /// A walk over all of `space`.
     pub fn new(space: Arc<Space>) -> Self {
-        Self { space, next: 0 }
+        Self::starting_at(space, 0)
+    }
+
+    /// A walk over `space` from the point with this index on.
+    pub fn starting_at(space: Arc<Space>, index: u64) -> Self {
+        Self { space, next: index }
     }
 }
 

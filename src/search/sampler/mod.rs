@@ -45,6 +45,9 @@ pub enum Observation<'a> {
 /// The samplers that exist; the first is the one that a search uses unless told otherwise.
 const NAMES: [&str; 5] = ["gp_ucb_pe", "tpe", "halton", "random", "grid"];
 
+/// Those whose suggestions depend on what they observe.
+pub(super) const LEARNING: [&str; 2] = ["gp_ucb_pe", "tpe"];
+
 /// Why a sampler cannot be had, if so.
 pub(super) fn refusal(config: &PolicyConfig) -> Option<String> {
     let name = config.policy.as_str();

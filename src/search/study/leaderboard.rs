@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io::Write;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -16,7 +17,8 @@ use crate::search::branch::Branch;
 use crate::search::journal::PastTrial;
 use crate::search::ranking::Candidate;
 use crate::search::result::{Rejected, StudySummary};
-use crate::search::sampler;
+use crate::search::sampler::{self, Sampler};
+use crate::search::shard::Stretch;
 use crate::search::trial::{Outcome, Tally, TrialRecord};
 
 /// Everything that the studies of a search have committed.
@@ -48,11 +50,14 @@ impl Standings {
 ///
 /// Receives [`StudyEvent`]; sends its [`Standings`] through a channel and stops the actor system.
 pub(crate) struct Leaderboard {
-    pub(crate) branches: VecDeque<Branch>,
+    /// The branches that are still to be studied, and which part of them if not the whole.
+    pub(crate) branches: VecDeque<(Branch, Option<Range<u64>>)>,
     pub(crate) pool: TrialPool,
     pub(crate) interrupt: Arc<AtomicBool>,
     pub(crate) journal: Option<Box<dyn Write + Send>>,
-    /// Trials that are in the journal already.
+    /// Trials that the journal holds already.
+    pub(crate) journalled: u32,
+    /// Trials that are known from earlier.
     pub(crate) past: Arc<[PastTrial]>,
     /// What evaluations depend on beside their scenarios.
     pub(crate) requests: u64,
@@ -63,15 +68,19 @@ pub(crate) struct Leaderboard {
 
 impl Leaderboard {
     fn start_next_study(&mut self, context: &Context<Self>) {
-        let Some(branch) = self.branches.pop_front() else {
+        let Some((branch, part)) = self.branches.pop_front() else {
             let standings = std::mem::take(&mut self.standings);
             return self.finish(Ok(standings));
         };
         let sweep = &branch.config.sweep;
-        let schedule = Schedule::new(sweep, branch.space.size());
-        let sampler = match schedule {
-            Schedule::Exhaustive { .. } => sampler::create_grid(&branch.space),
-            Schedule::Rounds { .. } => {
+        let mut schedule = Schedule::new(sweep, branch.space.size());
+        let sampler: Box<dyn Sampler> = match (schedule, part) {
+            (_, Some(part)) => {
+                schedule = Schedule::Exhaustive { per_round: sweep.candidates_per_round };
+                Box::new(Stretch::of(&branch, &part))
+            }
+            (Schedule::Exhaustive { .. }, None) => sampler::create_grid(&branch.space),
+            (Schedule::Rounds { .. }, None) => {
                 let seed = sampler::branch_seed(sweep.random_seed, branch.mode);
                 let sampler = branch.sampler(&sweep.sampler.policy, seed);
                 sampler.expect("unknown samplers have been refused")
@@ -106,7 +115,7 @@ impl Leaderboard {
 
     fn write(&mut self, record: &TrialRecord) -> std::io::Result<()> {
         let Some(journal) = &mut self.journal else { return Ok(()) };
-        if record.trial as usize <= self.past.len() {
+        if record.trial <= self.journalled {
             return Ok(());
         }
         let mut line = serde_json::to_vec(record)?;

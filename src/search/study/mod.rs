@@ -18,6 +18,7 @@ mod tests;
 
 use std::io::Write;
 use std::num::NonZeroUsize;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -31,12 +32,15 @@ use pool::TrialPool;
 pub use pool::{TRIAL_THREAD_NAME, panic_message};
 use progress::Progress;
 pub use progress::Watcher;
+pub(super) use rounds::Schedule;
 pub use rounds::StudyEnd;
 
 use super::branch::Plan;
 use super::evaluator::Evaluator;
 use super::journal::PastTrial;
+use super::refusal::Refusal;
 use super::result::SearchResult;
+use super::shard::Shard;
 
 /// How a search is run; none of it changes the answer.
 pub struct Options {
@@ -46,8 +50,12 @@ pub struct Options {
     pub interrupt: Arc<AtomicBool>,
     /// Takes one line of JSON per committed trial, as soon as it is committed.
     pub journal: Option<Box<dyn Write + Send>>,
-    /// Trials that an earlier run of the same search has written to the journal.
+    /// Trials that are known from an earlier run of the same search.
     pub past: Vec<PastTrial>,
+    /// How many of them the journal holds already.
+    pub journalled: u32,
+    /// Runs only this part of the search; the candidates of the answer are then those of the part.
+    pub shard: Option<Shard>,
     /// Looks on.
     pub watcher: Option<Box<dyn Watcher>>,
 }
@@ -68,6 +76,9 @@ pub enum SearchError {
         /// The first trial that differs.
         trial: u32,
     },
+    /// The search cannot be split.
+    #[error("{0}")]
+    Unsplittable(Refusal),
     /// The machine gives no threads.
     #[error("cannot start the trial threads: {0}")]
     Threads(std::io::Error),
@@ -88,6 +99,13 @@ pub fn run(
     if plan.branches.is_empty() {
         return Ok(SearchResult::new(plan, Standings::default()));
     }
+    let parts: Vec<Option<Range<u64>>> = match options.shard {
+        None => vec![None; plan.branches.len()],
+        Some(shard) => {
+            let parts = plan.trials_of(shard).map_err(SearchError::Unsplittable)?;
+            parts.into_iter().map(Some).collect()
+        }
+    };
     // A round never has more candidates under way than this, however many threads there are.
     let most = plan.config.sweep.candidates_per_round as usize;
     let threads = options.threads.get().min(most.max(1));
@@ -97,11 +115,12 @@ pub fn run(
     system.block_on(async {
         let progress = options.watcher.map(|watcher| Progress { watcher }.start().recipient());
         Leaderboard {
-            branches: plan.branches.iter().cloned().collect(),
+            branches: plan.branches.iter().cloned().zip(parts).collect(),
             pool,
             interrupt: options.interrupt,
             journal: options.journal,
             past: options.past.into(),
+            journalled: options.journalled,
             requests: evaluator.fingerprint(),
             progress,
             standings: Standings::default(),

@@ -30,7 +30,7 @@ pub(crate) enum Schedule {
         /// New candidates that make a round.
         per_round: u32,
     },
-    /// Every point once, so many at a time.
+    /// Whatever the sampler suggests, so many at a time: every point once, or a part of them.
     Exhaustive {
         /// Points that make a round.
         per_round: u32,
@@ -281,7 +281,7 @@ impl Rounds {
         let global = self.number(number);
         let Some(past) = self.past.get(global as usize - 1) else { return };
         let same = match trial.state {
-            State::Repeats(_) => past.repeats(&trial.evaluation),
+            State::Repeats(_) => past.is(&trial.evaluation),
             _ => match past.recall(&trial.evaluation) {
                 Some(evaluation) => {
                     trial.state = State::Evaluated(evaluation);

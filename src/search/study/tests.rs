@@ -189,6 +189,8 @@ fn options(threads: usize) -> Options {
         interrupt: Arc::new(AtomicBool::new(false)),
         journal: None,
         past: Vec::new(),
+        journalled: 0,
+        shard: None,
         watcher: None,
     }
 }
@@ -358,7 +360,12 @@ fn resumed(config: &SmartSearchConfig, threads: usize, journal: &[u8]) -> (Strin
     });
     let past = Journal::read(journal).unwrap();
     let file = SharedJournal(Arc::new(Mutex::new(journal[..past.length as usize].to_vec())));
-    let options = Options { journal: Some(Box::new(file.clone())), past: past.trials, ..options(threads) };
+    let options = Options {
+        journal: Some(Box::new(file.clone())),
+        journalled: past.trials.len() as u32,
+        past: past.trials,
+        ..options(threads)
+    };
     let result = run(&plan(config.clone()), &evaluator, options).unwrap();
     let journal = file.0.lock().unwrap().clone();
     (serde_json::to_string(&result).unwrap(), journal, replays.load(Ordering::Relaxed))
