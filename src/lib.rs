@@ -9,6 +9,7 @@
 //! - [`engine`]: one inference engine: its scheduler and its KV cache; it has no clock of its own.
 //! - [`serving`]: the simulated actors (client, router, workers) and the messages between them.
 //! - [`search`]: studies that propose deployments, replay them and rank the answers.
+//! - [`run`]: searches and replays as functions, for programs that use this crate.
 //! - [`cli`]: the command line.
 //!
 //! Beside them, as data that the others fill or read: [`config`] (YAML to a validated plan), [`report`] (what a
@@ -20,6 +21,7 @@ pub mod engine;
 pub mod model;
 pub mod registry;
 pub mod report;
+pub mod run;
 pub mod search;
 pub mod serving;
 pub mod simulation;

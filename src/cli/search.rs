@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::arguments::{Format, SearchArguments, SearchCommand};
 use super::console::{Console, complain};
 use super::failure::{Failure, Status};
-use super::input::{load_document, load_workload};
+use super::input::{load_document, load_requests};
 use super::output::OutputFolder;
 use super::pareto_csv;
 use super::progress::ProgressOnTerminal;
@@ -19,11 +19,10 @@ use crate::config::Document;
 use crate::model::Catalogue;
 use crate::registry::Registry;
 use crate::report::files::write_json;
+use crate::run;
 use crate::search::{
-    self, Evaluator, Journal, Options, PastTrial, Plan, Refusal, ReplayEvaluator, Requests, SearchError,
-    SearchResult, Watcher,
+    self, Evaluator, Journal, Options, PastTrial, Plan, Refusal, SearchError, SearchResult, Watcher,
 };
-use crate::serving::Traffic;
 
 /// The files that a search writes.
 const CANDIDATES: &str = "candidates.json";
@@ -166,24 +165,8 @@ pub(super) fn evaluator(
     interrupt: &Arc<AtomicBool>,
     console: Console,
 ) -> Result<Arc<dyn Evaluator>, Failure> {
-    let requests = requests(plan, console)?;
-    let limit = plan.config.sweep.max_eval_seconds;
-    let evaluator = ReplayEvaluator::new(requests, registry, limit, Arc::clone(interrupt));
-    let evaluator = evaluator.map(|one| one.with_pass_limit(plan.config.sweep.max_eval_passes));
-    evaluator.map(|evaluator| Arc::new(evaluator) as _).map_err(Failure::run)
-}
-
-/// The requests of a search; those of a load that depends on the candidate are made when it is known.
-fn requests(plan: &Plan, console: Console) -> Result<Requests, Failure> {
-    let Some(workload) = plan.config.workload.of_trial(None) else { return Ok(Requests::Generated) };
-    let mut prepared: Vec<Traffic> = Vec::new();
-    for branch in &plan.branches {
-        let block_size = branch.block_size();
-        if !prepared.iter().any(|traffic| traffic.block_size() == block_size) {
-            prepared.push(Traffic::new(load_workload(&workload, block_size, console)?, block_size));
-        }
-    }
-    Ok(Requests::Shared(prepared))
+    let requests = load_requests(plan, console)?;
+    run::evaluator(plan, requests, registry, interrupt).map_err(Failure::run)
 }
 
 /// A flag that the first interrupt or termination signal raises.

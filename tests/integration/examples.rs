@@ -44,3 +44,15 @@ fn it_is_short() {
     let source = std::fs::read_to_string(repository().join("examples/custom_router.rs")).unwrap();
     assert!(source.lines().count() < 40, "a new router is one file of under 40 lines");
 }
+
+#[test]
+fn a_program_searches_looks_on_and_replays_the_best() {
+    let mut example = Command::new(env!("CARGO"));
+    example.args(["run", "--quiet", "--locked", "--example", "library"]);
+    let output = run_in_repository(&mut example);
+    let (stdout, stderr) =
+        (String::from_utf8(output.stdout).unwrap(), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{stderr}");
+    assert!(stdout.starts_with("round 1: 6 trials, best "), "{stdout}");
+    assert!(stdout.contains("router:") && stdout.trim_end().ends_with("ms on average"), "{stdout}");
+}

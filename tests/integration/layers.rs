@@ -22,6 +22,21 @@ const MODULES: &[(&str, &[&str])] = &[
         &["simulation", "workload", "model", "timing", "engine", "serving", "config", "report", "registry"],
     ),
     (
+        "run",
+        &[
+            "simulation",
+            "workload",
+            "model",
+            "timing",
+            "engine",
+            "serving",
+            "search",
+            "config",
+            "report",
+            "registry",
+        ],
+    ),
+    (
         "cli",
         &[
             "simulation",
@@ -31,6 +46,7 @@ const MODULES: &[(&str, &[&str])] = &[
             "engine",
             "serving",
             "search",
+            "run",
             "config",
             "report",
             "registry",
@@ -51,13 +67,13 @@ const RESERVED: &[Reserved] = &[
     Reserved { names: &["serde_yaml"], to: &["config/yaml"], why: "config::yaml alone knows the YAML crate" },
     Reserved {
         names: &["std::time", "Instant", "SystemTime", "std::thread"],
-        to: &["search", "cli"],
+        to: &["search", "run", "cli"],
         why: "simulated code has no clock and no threads",
     },
     Reserved {
         names: &["std::fs", "File", "OpenOptions", "std::net"],
-        to: &["report", "cli"],
-        why: "opening files is for the command line",
+        to: &["report", "run", "cli"],
+        why: "opening files is for runs and the command line",
     },
     Reserved {
         names: &["println!", "print!", "eprintln!", "eprint!", "stdout", "stderr", "Stdout", "Stderr"],

@@ -26,7 +26,7 @@ impl Kernel {
 
 /// The correlation at a squared distance `r²`, `(1 + s + s²/3) e^-s` with `s = √5 r`, and its derivative by `r²`.
 pub(super) fn matern(squared_distance: f64) -> (f64, f64) {
-    let scaled = libm::sqrt(5.0 * squared_distance);
+    let scaled = (5.0 * squared_distance).sqrt();
     let decay = libm::exp(-scaled);
     ((1.0 + scaled + scaled * scaled / 3.0) * decay, -5.0 / 6.0 * (1.0 + scaled) * decay)
 }

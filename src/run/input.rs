@@ -1,0 +1,103 @@
+//! Files that runs read.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::sync::Arc;
+
+use super::RunError;
+use crate::config::scenario::{WorkloadConfig, WorkloadSource};
+use crate::config::{self, Document, Override};
+use crate::model::Catalogue;
+use crate::search::{Plan, Requests};
+use crate::serving::Traffic;
+use crate::workload::{self, Loaded, Warning};
+
+/// Reads and validates a configuration file, and the files that it names and whose content belongs to it.
+pub(crate) fn read_document(path: &Path, overrides: &[Override]) -> Result<Document, RunError> {
+    let bytes = std::fs::read(path).map_err(|error| unreadable(path, &error))?;
+    let text = String::from_utf8(bytes).map_err(|error| {
+        let place = error.utf8_error().valid_up_to();
+        RunError::Input(format!("{}: not UTF-8 text: byte {} is not", path.display(), place + 1))
+    })?;
+    let mut document =
+        config::load(&text, path, overrides).map_err(|error| RunError::Input(error.to_string()))?;
+    let mut problems = read_facts(&mut document);
+    problems.extend(read_measured(path, &mut document));
+    if problems.is_empty() { Ok(document) } else { Err(RunError::Input(problems.join("\n"))) }
+}
+
+/// Reads the files of facts that a configuration names; returns what is wrong with them.
+fn read_facts(document: &mut Document) -> Vec<String> {
+    let facts = match document {
+        Document::Search(search) => &mut search.facts,
+        Document::Scenario(scenario) => &mut scenario.facts,
+    };
+    let mut problems = Vec::new();
+    for file in facts.files_mut() {
+        match std::fs::read_to_string(&file.path) {
+            Ok(text) => file.content = Some(text.into()),
+            Err(error) => problems.push(unreadable(&file.path, &error).to_string()),
+        }
+    }
+    problems.extend(Catalogue::with(facts).err().map(|error| error.to_string()));
+    problems
+}
+
+/// Reads the files that the document's timing names; returns what is wrong with them.
+fn read_measured(file: &Path, document: &mut Document) -> Vec<String> {
+    let mut problems = Vec::new();
+    for measured in document.measured_files_mut() {
+        match std::fs::read(&measured.path) {
+            Ok(bytes) => measured.content = Some(bytes.into()),
+            Err(error) => {
+                problems.push(format!("{}: {}", file.display(), unreadable(&measured.path, &error)));
+            }
+        }
+    }
+    problems
+}
+
+/// Opens a file.
+pub(crate) fn open_file(path: &Path) -> Result<BufReader<File>, RunError> {
+    let file = File::open(path).map_err(|error| unreadable(path, &error))?;
+    match file.metadata() {
+        Ok(metadata) if metadata.is_dir() => {
+            Err(RunError::Input(format!("{}: is a folder, not a file", path.display())))
+        }
+        Ok(_) => Ok(BufReader::with_capacity(1 << 16, file)),
+        Err(error) => Err(unreadable(path, &error)),
+    }
+}
+
+fn unreadable(path: &Path, error: &std::io::Error) -> RunError {
+    RunError::Input(format!("{}: cannot be read: {error}", path.display()))
+}
+
+/// Loads the requests of a workload for engines with blocks of so many tokens.
+pub(crate) fn load_workload(config: &WorkloadConfig, block_size: u32) -> Result<Loaded, RunError> {
+    let mut trace = match &config.source {
+        WorkloadSource::Trace { path, .. } => Some(open_file(path)?),
+        WorkloadSource::Synthetic(_) | WorkloadSource::Requests { .. } => None,
+    };
+    let reader = trace.as_mut().map(|trace| trace as &mut dyn BufRead);
+    workload::load(config, reader, block_size).map_err(|error| RunError::Input(error.to_string()))
+}
+
+/// The requests of a search, and what their owner should know about them; those of a load that depends on the candidate are
+/// made when it is known.
+pub(crate) fn load_requests(plan: &Plan) -> Result<(Requests, Vec<Warning>), RunError> {
+    let Some(workload) = plan.config.workload.of_trial(None) else {
+        return Ok((Requests::Generated, Vec::new()));
+    };
+    let (mut prepared, mut warnings): (Vec<Traffic>, Vec<Warning>) = (Vec::new(), Vec::new());
+    for branch in &plan.branches {
+        let block_size = branch.block_size();
+        if !prepared.iter().any(|traffic| traffic.block_size() == block_size) {
+            let loaded = load_workload(&workload, block_size)?;
+            prepared.push(Traffic::new(Arc::new(loaded.workload), block_size));
+            warnings.extend(loaded.warnings);
+        }
+    }
+    Ok((Requests::Shared(prepared), warnings))
+}
