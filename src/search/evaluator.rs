@@ -13,6 +13,7 @@ use super::watchdog::Watchdog;
 use crate::config::scenario::Scenario;
 use crate::registry::Registry;
 use crate::report::Summary;
+use crate::serving::recorder::{AttainmentBar, EarlyEnd};
 use crate::serving::{self, ReplayError, ReplayLimits, Traffic};
 use crate::workload;
 
@@ -81,6 +82,7 @@ pub struct ReplayEvaluator {
     interrupt: Arc<AtomicBool>,
     limit: Option<(f64, Watchdog)>,
     max_passes: Option<u64>,
+    min_attainment: Option<f64>,
 }
 
 impl ReplayEvaluator {
@@ -99,7 +101,14 @@ impl ReplayEvaluator {
             let limit = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
             Watchdog::start(limit, Arc::clone(&interrupt)).map(|watchdog| (seconds, watchdog))
         });
-        Ok(Self { requests, registry, interrupt, limit: limit.transpose()?, max_passes: None })
+        Ok(Self {
+            requests,
+            registry,
+            interrupt,
+            limit: limit.transpose()?,
+            max_passes: None,
+            min_attainment: None,
+        })
     }
 
     /// The same, each candidate for at most so many passes of all its workers together.
@@ -108,8 +117,29 @@ impl ReplayEvaluator {
         Self { max_passes, ..self }
     }
 
+    /// The same, a replay being ended as infeasible as soon as too many requests have missed their bounds for this share of
+    /// all to meet them.
+    #[must_use]
+    pub fn with_min_attainment(self, min_attainment: Option<f64>) -> Self {
+        Self { min_attainment, ..self }
+    }
+
+    fn reason(&self, end: EarlyEnd) -> String {
+        match end {
+            EarlyEnd::OutOfPasses => {
+                format!("exceed passes: replay > {} passes", self.max_passes.unwrap_or_default())
+            }
+            EarlyEnd::Hopeless { missed } => format!(
+                "attainment cannot reach goal.min_attainment {}: {missed} requests have missed a bound",
+                self.min_attainment.unwrap_or_default()
+            ),
+        }
+    }
+
     fn replay(&self, scenario: &Scenario, interrupt: &Arc<AtomicBool>) -> Result<Evaluation, ReplayError> {
-        let limits = ReplayLimits { interrupt: Some(Arc::clone(interrupt)), max_passes: self.max_passes };
+        let bar = scenario.sla.zip(self.min_attainment).map(|(sla, minimum)| AttainmentBar { sla, minimum });
+        let limits =
+            ReplayLimits { interrupt: Some(Arc::clone(interrupt)), max_passes: self.max_passes, bar };
         let traffic = self.requests.traffic(scenario)?;
         let record = serving::replay(scenario, &traffic, &self.registry, &limits)?;
         Ok(measured(&Summary::new(&record, traffic.workload(), scenario.sla.as_ref())))
@@ -132,10 +162,7 @@ impl Evaluator for ReplayEvaluator {
             (Err(ReplayError::Refused(reason)), _) => {
                 Evaluation::Failed(format!("candidate build failed: {reason}"))
             }
-            (Err(ReplayError::OutOfPasses), _) => {
-                let passes = self.max_passes.unwrap_or_default();
-                Evaluation::Infeasible(format!("exceed passes: replay > {passes} passes"))
-            }
+            (Err(ReplayError::EndedEarly(end)), _) => Evaluation::Infeasible(self.reason(end)),
             (Err(ReplayError::Interrupted), Some((seconds, _))) if !told_to_stop => {
                 Evaluation::Infeasible(format!("{TIMED_OUT}: replay > {seconds}s"))
             }

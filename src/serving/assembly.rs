@@ -15,7 +15,7 @@ use super::planner::{Planner, PlannerWiring, PoolSetup, Setup};
 use super::pool::{HandoffWiring, WorkerMaker};
 use super::predictor::Predictor;
 use super::pricing::Pricing;
-use super::recorder::Recorder;
+use super::recorder::{AttainmentBar, EarlyEnd, Recorder};
 use super::router::{RoutedPool, Router, RoutingPolicy};
 use super::worker::{HandoffOrder, Listeners, Transfer};
 use crate::config::scenario::{
@@ -64,9 +64,11 @@ impl Traffic {
 pub struct ReplayLimits {
     /// Set to stop the replay, which then fails with [`ReplayError::Interrupted`].
     pub interrupt: Option<Arc<AtomicBool>>,
-    /// Passes of all workers together after which the replay fails with [`ReplayError::OutOfPasses`]: a limit that does not
+    /// Passes of all workers together after which the replay fails with [`ReplayError::EndedEarly`]: a limit that does not
     /// depend on the machine.
     pub max_passes: Option<u64>,
+    /// The replay fails in the same way as soon as it cannot clear this bar any more.
+    pub bar: Option<AttainmentBar>,
 }
 
 /// Why a replay could not be carried out.
@@ -79,9 +81,9 @@ pub enum ReplayError {
     /// The run itself failed: a violated law, a stall, a run-away loop.
     #[error("{0}")]
     Failed(String),
-    /// There were more passes than the replay may have.
-    #[error("out of passes")]
-    OutOfPasses,
+    /// It reached one of its limits.
+    #[error("ended early: {0:?}")]
+    EndedEarly(EarlyEnd),
     /// Stopped from outside.
     #[error("interrupted")]
     Interrupted,
@@ -217,6 +219,9 @@ pub fn replay(
     if let Some(passes) = limits.max_passes {
         simulation.record_mut().limit_passes(passes);
     }
+    if let Some(bar) = limits.bar {
+        simulation.record_mut().set_bar(bar);
+    }
     let until = match scenario.max_sim_time_ms {
         None => SimTime::MAX,
         Some(ms) => {
@@ -226,8 +231,12 @@ pub fn replay(
     let run_limits = Limits { until, interrupt: limits.interrupt.clone(), ..Limits::default() };
     let last_event = match simulation.run(&run_limits) {
         Ok(last_event) => last_event,
-        Err(_) if simulation.record_mut().is_out_of_passes() => return Err(ReplayError::OutOfPasses),
-        Err(error) => return Err(error.into()),
+        Err(error) => {
+            return Err(simulation
+                .record_mut()
+                .early_end()
+                .map_or_else(|| error.into(), ReplayError::EndedEarly));
+        }
     };
     let waiting = simulation.waiting();
     let mut recorder = simulation.into_record();

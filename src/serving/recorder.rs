@@ -1,6 +1,8 @@
-//! Keeps what happened. Actors write into it and cannot read it back, so it has no influence on the run.
+//! Keeps what happened. Actors write into it and cannot read it back, so it has no influence on the
+//! run, but that it ends one which may not or need not go on.
 
 use super::fleet::PoolLedger;
+use crate::config::scenario::Sla;
 use crate::engine::TokenStamps;
 use crate::report::record::{Counters, HandoffRecord, PassTimeline, RequestRecord, Role, RunRecord, Status};
 use crate::report::scaling::{FleetChange, FleetStep, ScalingCause, ScalingEvent, TickRow};
@@ -29,7 +31,31 @@ pub struct Recorder {
     ledgers: Vec<PoolLedger>,
     /// Passes that may still happen.
     passes_left: u64,
-    out_of_passes: bool,
+    bar: Option<AttainmentBar>,
+    /// Requests that have missed a bound.
+    missed: usize,
+    stop: Option<EarlyEnd>,
+}
+
+/// What share of all requests has to meet which bounds for a run to be worth its end.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AttainmentBar {
+    /// The bounds.
+    pub sla: Sla,
+    /// The share, from 0 to 1.
+    pub minimum: f64,
+}
+
+/// Why a run has to end before its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EarlyEnd {
+    /// There were more passes than it may have.
+    OutOfPasses,
+    /// So many requests have missed a bound that the bar cannot be reached any more.
+    Hopeless {
+        /// Requests that have missed a bound.
+        missed: usize,
+    },
 }
 
 impl Recorder {
@@ -39,7 +65,9 @@ impl Recorder {
             record: RunRecord { requests: vec![RequestRecord::default(); requests], ..RunRecord::default() },
             ledgers: Vec::new(),
             passes_left: u64::MAX,
-            out_of_passes: false,
+            bar: None,
+            missed: 0,
+            stop: None,
         }
     }
 
@@ -48,16 +76,23 @@ impl Recorder {
         self.passes_left = passes;
     }
 
-    /// A worker has made so many passes; whether the run may have them.
-    pub fn passed(&mut self, passes: u64) -> bool {
-        self.out_of_passes |= passes > self.passes_left;
-        self.passes_left = self.passes_left.saturating_sub(passes);
-        !self.out_of_passes
+    /// Ends the run when it cannot clear this bar any more.
+    pub fn set_bar(&mut self, bar: AttainmentBar) {
+        self.bar = Some(bar);
     }
 
-    /// Whether there were more passes than the run may have.
-    pub fn is_out_of_passes(&self) -> bool {
-        self.out_of_passes
+    /// A worker has made so many passes; whether the run goes on.
+    pub fn passed(&mut self, passes: u64) -> bool {
+        if passes > self.passes_left {
+            self.stop.get_or_insert(EarlyEnd::OutOfPasses);
+        }
+        self.passes_left = self.passes_left.saturating_sub(passes);
+        self.stop.is_none()
+    }
+
+    /// Why the run has to end before its time, if so.
+    pub fn early_end(&self) -> Option<EarlyEnd> {
+        self.stop
     }
 
     /// A request was injected.
@@ -167,6 +202,7 @@ impl Recorder {
     }
 
     fn ended(&mut self, request: RequestId, status: Status, stamps: TokenStamps, terminal: Option<SimTime>) {
+        let place = request.0 as usize;
         let request = self.request(request);
         request.status = status;
         request.output_tokens = stamps.count;
@@ -174,5 +210,15 @@ impl Recorder {
         request.second_token = stamps.second;
         request.last_token = stamps.last;
         request.terminal = terminal;
+        if let Some(bar) = self.bar
+            && !self.record.requests[place].meets(&bar.sla)
+        {
+            self.missed += 1;
+            // Requests that never arrive only lower what can be reached.
+            let all = self.record.requests.len();
+            if ((all - self.missed) as f64 / all as f64) < bar.minimum {
+                self.stop.get_or_insert(EarlyEnd::Hopeless { missed: self.missed });
+            }
+        }
     }
 }

@@ -186,7 +186,7 @@ fn nothing_feasible_is_an_answer_of_its_own() {
     let answer = place.run(&arguments).ending(1);
     assert!(answer.stderr.contains("no feasible candidate"), "{}", answer.stderr);
     assert!(
-        answer.stdout.contains("rejected 3x: attainment 0 is below goal.min_attainment 0.5"),
+        answer.stdout.contains("rejected 3x: attainment cannot reach goal.min_attainment 0.5"),
         "{}",
         answer.stdout
     );
@@ -556,4 +556,32 @@ fn a_limit_of_passes_is_the_same_on_every_machine() {
     assert_eq!(strict["rejected"][0]["reason"], "exceed passes: replay > 5 passes");
     let ample = search("1000000", 0);
     assert_eq!(ample["tally"]["feasible"], 3);
+}
+
+#[test]
+fn a_replay_that_cannot_reach_the_bar_ends_early_and_changes_no_answer() {
+    let place = Workplace::with("search.yaml", ROUTERS);
+    let goal = |more: &str| format!("goal={{target: e2e_latency, sla: {{ttft_ms: 25, itl_ms: 12}}{more}}}");
+    let search = |goal: &str| {
+        let sweep = "sweep.exhaustive=true";
+        place.run(&["search", "search.yaml", "--set", goal, "--set", sweep, "--format=json"]).ending(0).json()
+    };
+    let all = search(&goal(""));
+    let all = all["candidates"].as_array().unwrap();
+    let mut attainments: Vec<f64> = all.iter().map(|one| metric(one, "attainment")).collect();
+    attainments.sort_by(f64::total_cmp);
+    let bar = attainments[attainments.len() / 2];
+    assert!(attainments[0] < bar && bar < 1.0, "{attainments:?}");
+    let clearing: Vec<&Value> = all.iter().filter(|one| metric(one, "attainment") >= bar).collect();
+    let barred = search(&goal(&format!(", min_attainment: {bar}")));
+    let found = barred["candidates"].as_array().unwrap();
+    let configs = |list: &[&Value]| list.iter().map(|one| one["config"].clone()).collect::<Vec<_>>();
+    assert_eq!(configs(&found.iter().collect::<Vec<_>>()), configs(&clearing));
+    let rejected = barred["rejected"].as_array().unwrap();
+    assert!(
+        rejected.iter().all(|one| one["reason"].as_str().unwrap().contains("attainment")),
+        "{rejected:?}"
+    );
+    let early = rejected.iter().filter(|one| one["reason"].as_str().unwrap().contains("have missed a bound"));
+    assert!(early.count() > 0, "{rejected:?}");
 }

@@ -176,7 +176,7 @@ impl Worker {
         let passes = self.ranks.iter().map(|rank| rank.pass_ends().len()).max().unwrap_or(0);
         self.passes = self.passes.wrapping_add(passes as u32);
         if !ctx.record().passed(passes as u64) {
-            ctx.fail("the run has no passes left");
+            ctx.fail("the run ends before its time");
         }
         if let Some(watch) = &mut self.watch {
             watch.passes_end(&self.ranks);
