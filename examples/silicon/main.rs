@@ -3,7 +3,7 @@
 //! `cargo run --release --example silicon -- [FOLDER] [--points FILE] [--requests N] [--threads N]`
 //!
 //! FOLDER (default `../shared/silicon`) holds `aic_silicon_agg.csv` and `aic_silicon_disagg.csv`: points of the public
-//! InferenceX database, one row each. Every row that a bundled profile prices is replayed the way it was driven, and its
+//! `InferenceX` database, one row each. Every row that a bundled profile prices is replayed the way it was driven, and its
 //! mean TTFT and TPOT are compared. Nothing is fitted to the rows. `--points` writes each comparison to a CSV file.
 
 mod measured;

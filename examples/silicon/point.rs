@@ -55,7 +55,7 @@ pub(crate) fn replay(row: &Measured, registry: &Registry, most_requests: u32) ->
     let scenario = scenario(row)?;
     let traffic = traffic(row, scenario.deployment.block_size(), most_requests)?;
     let record = serving::replay(&scenario, &traffic, registry, &ReplayLimits::default());
-    let record = record.map_err(|error| refused(&error.to_string()))?;
+    let record = record.map_err(|error| refused(row, &error.to_string()))?;
     let summary = Summary::new(&record, traffic.workload(), None);
     if summary.completed_requests < summary.num_requests {
         return Err(Skipped("the KV cache cannot hold the requests".into()));
@@ -76,9 +76,13 @@ fn profiles(record: &RunRecord) -> String {
     ids.join(" + ")
 }
 
-fn refused(message: &str) -> Skipped {
+fn refused(row: &Measured, message: &str) -> Skipped {
     if message.contains("num_gpu_blocks") || message.contains("max_model_len") {
-        return Skipped("the memory model finds no room for the KV cache".into());
+        let Measured { model, system, precision, layout, .. } = row;
+        return Skipped(format!(
+            "the memory model finds no room for a KV cache: {model} in {precision} on {system}, {}",
+            layout.name()
+        ));
     }
     Skipped(format!("refused: {message}"))
 }
@@ -127,7 +131,7 @@ fn scenario(row: &Measured) -> Result<Scenario, Skipped> {
     match config::load(&text, Path::new("row"), &[]) {
         Ok(Document::Scenario(scenario)) => Ok(scenario),
         Ok(_) => Err(Skipped("refused: not a scenario".into())),
-        Err(error) => Err(refused(&error.to_string())),
+        Err(error) => Err(refused(row, &error.to_string())),
     }
 }
 
@@ -172,15 +176,15 @@ fn timing(row: &Measured, shape: Shape) -> Result<Value, Skipped> {
     let family = pack.family(wanted(Some(&row.version))).or_else(|_| pack.family(wanted(None)));
     let family = family.map_err(|error| {
         Skipped(match error.field {
-            "hardware_sku" => format!("no profile of the model on the GPU: {}", row.system),
-            _ => format!("no profile of the model on the GPU with the engine: {}", row.backend),
+            "hardware_sku" => format!("no profile of the model on {}: {}", row.system, row.model),
+            _ => format!("no profile of the model on {} with {}: {}", row.system, row.backend, row.model),
         })
     })?;
     let (moe_tp, moe_ep) = if family.is_moe { (shape.moe_tp, shape.moe_ep) } else { (1, 1) };
     let Shape { tp, pp, attention_dp, .. } = shape;
     let wanted = WantedShape { tp, pp, attention_dp, moe_tp: Some(moe_tp), moe_ep: Some(moe_ep) };
     pack.under(family, wanted)
-        .map_err(|_| Skipped(format!("no profile under the layout: {} {}", row.model, shape.name())))?;
+        .map_err(|_| Skipped(format!("no profile under {}: {}, {}", shape.name(), row.model, row.backend)))?;
     Ok(json!({
         "model": "profile",
         "model_name": model,
