@@ -13,6 +13,8 @@ use crate::config::presets::{SCALING_POLICIES, ScalingSettings};
 use crate::config::scenario::{BUILTIN_PLANNER, DeploymentMode, PolicyConfig};
 use crate::serving::planner::PlanningPolicy;
 use crate::serving::planner::builtin::BuiltinPlanner;
+use crate::serving::planner::clairvoyant::Clairvoyant;
+use crate::serving::planner::queue_aware::QueueAware;
 use crate::serving::predictor::LoadPredictor;
 use crate::serving::predictor::arima::Arima;
 use crate::serving::predictor::constant::Constant;
@@ -55,6 +57,8 @@ impl Registry {
             .with_predictor::<Arima>("arima")
             .with_predictor::<Prophet>("prophet")
             .with_planner::<BuiltinPlanner>(BUILTIN_PLANNER)
+            .with_planner::<QueueAware>("queue_aware")
+            .with_planner::<Clairvoyant>("clairvoyant")
     }
 
     /// Adds a router. Its fields are its configuration.

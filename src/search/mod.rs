@@ -12,6 +12,7 @@ mod memory;
 mod objective;
 mod policy_filter;
 mod pool;
+pub mod predictor_sweep;
 mod preflight;
 mod profile;
 mod projection;

@@ -67,6 +67,22 @@ fn an_idle_worker_goes_at_once_and_one_that_starts_never_comes() {
 }
 
 #[test]
+fn workers_that_never_came_leave_gaps_in_the_numbers() {
+    let changes = "{at_ms: 5, pool: agg, workers: 4}, {at_ms: 9, pool: agg, workers: 2}, \
+                   {at_ms: 12, pool: agg, workers: 3}";
+    let deployment = agg(1, 0.02, changes).replace("workers: 1,", "workers: 1, dp_size: 2,");
+    let record = run(&deployment, &(0..12).map(|request| 8 * request).collect::<Vec<_>>(), 1).unwrap();
+    let ready: Vec<u32> = steps(&record)
+        .into_iter()
+        .filter(|(.., step)| *step == FleetStep::Ready)
+        .map(|(_, worker, _)| worker)
+        .collect();
+    assert_eq!(ready, [1, 4], "2 and 3 were cancelled");
+    assert!(workers(&record).iter().any(|&rank| rank >= 8), "{:?}", workers(&record));
+    assert!(workers(&record).iter().all(|rank| [0, 1, 2, 3, 8, 9].contains(rank)));
+}
+
+#[test]
 fn a_new_worker_serves_from_when_it_is_ready() {
     let arrivals: Vec<u32> = (0..10).map(|request| 10 * request).collect();
     let record = run(&agg(1, 0.04, "{at_ms: 11, pool: agg, workers: 2}"), &arrivals, 1).unwrap();

@@ -13,10 +13,16 @@
 //! | name | policy |
 //! |---|---|
 //! | `planner` and its presets | [`builtin`], the planner of the reference |
+//! | `queue_aware` | [`queue_aware`], by arrivals and backlog |
+//! | `clairvoyant` | [`clairvoyant`], by the requests to come: a yardstick |
 
 pub mod builtin;
+pub mod clairvoyant;
+mod demand;
 mod policy;
+pub mod queue_aware;
 pub mod traffic;
+pub mod work;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -26,6 +26,9 @@ enum Use {
     Free,
 }
 
+/// Of ranks that never came.
+const NO_SLOT: u32 = u32::MAX;
+
 impl Members {
     /// Ranks of a pool whose workers have `dp_size` each, all taking requests.
     pub(super) fn new(ranks: u32, dp_size: u32) -> Self {
@@ -48,7 +51,7 @@ impl Members {
     }
 
     pub(super) fn takes_requests(&self, slot: usize) -> bool {
-        self.uses[slot] == Use::Serving
+        self.uses.get(slot) == Some(&Use::Serving)
     }
 
     /// The views of ranks that take requests, those of one place in their worker if `rank` says so.
@@ -59,7 +62,9 @@ impl Members {
 
     /// Gives a newcomer a slot.
     pub(super) fn join(&mut self, rank: WorkerId, place: u32) -> usize {
-        debug_assert_eq!(self.slots.len(), rank.0 as usize, "ranks are numbered in order");
+        // Ranks come in the order of their numbers, but some never come.
+        debug_assert!(self.slots.len() <= rank.0 as usize, "ranks are numbered in order");
+        self.slots.resize(rank.0 as usize, NO_SLOT);
         let view = WorkerView { rank: place, ..WorkerView::idle(rank) };
         let free = self.uses.iter().position(|&state| state == Use::Free);
         let slot = free.unwrap_or(self.views.len());
@@ -111,6 +116,11 @@ mod tests {
         assert_eq!((members.slot(WorkerId(4)), members.slot(WorkerId(3))), (1, 3));
         assert!(!members.is_plain(), "ids are not in order");
         assert_eq!(ids(&members), [0, 4, 2, 3]);
+        assert_eq!(members.join(WorkerId(7), 0), 4, "two were cancelled before they came");
+        assert_eq!(
+            (members.slot(WorkerId(7)), members.takes_requests(members.slot(WorkerId(5)))),
+            (4, false)
+        );
     }
 
     #[test]

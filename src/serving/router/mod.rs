@@ -235,8 +235,10 @@ impl Router {
 
     fn joined(&mut self, worker: WorkerId, address: Address<WorkerMessage>, ctx: &mut Context<'_, Serving>) {
         for place in 0..self.dp_size {
-            let slot = self.members.join(WorkerId(worker.0 + place), place);
-            self.workers.push(address);
+            let rank = WorkerId(worker.0 + place);
+            let slot = self.members.join(rank, place);
+            // Nobody is sent to those in between, which never came.
+            self.workers.resize(rank.0 as usize + 1, address);
             self.load.make_room(slot);
             self.caches.joined(slot);
             if self.needs.hears_of_load() {

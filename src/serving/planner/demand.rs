@@ -1,0 +1,38 @@
+//! What planners by demand have in common: their bounds and their budget.
+
+use super::builtin::budget::{Budget, Endpoint};
+use super::{Observation, PoolSetup};
+
+/// How many workers each of one or two pools may have at most, given what each wants: the budget is shared in proportion.
+pub(super) fn within_budget(pools: &[PoolSetup], wanted: &[u32], max_gpu_budget: u32, min: u32) -> Vec<u32> {
+    let budget = Budget { min: None, max: Some(max_gpu_budget) };
+    let endpoint = |pool: &PoolSetup| Endpoint { gpus: pool.gpus_per_worker, min };
+    let bounded = match (pools, wanted) {
+        ([pool], &[workers]) => vec![budget.clamp_single(endpoint(pool), workers)],
+        ([prefill, decode], &[p, d]) => {
+            budget.clamp_pair([endpoint(prefill), endpoint(decode)], [p, d]).to_vec()
+        }
+        _ => wanted.to_vec(),
+    };
+    // A budget too small for the minimum gives way.
+    bounded.into_iter().map(|workers| workers.max(min)).collect()
+}
+
+/// Targets that differ from the workers that are there or soon will be.
+pub(super) fn changes(observation: &Observation, targets: &[u32]) -> Vec<Option<u32>> {
+    let staying = observation.pools.iter().map(|pool| pool.state.staying());
+    targets.iter().zip(staying).map(|(&target, staying)| (target != staying).then_some(target)).collect()
+}
+
+/// Problems of the fields that these planners share.
+pub(super) fn problems(fields: &[(&str, f64)], min_endpoint: u32) -> Vec<String> {
+    let mut problems: Vec<String> = fields
+        .iter()
+        .filter(|(_, value)| !(value.is_finite() && *value > 0.0))
+        .map(|(name, value)| format!("{name}: {value} must be finite and above 0"))
+        .collect();
+    if min_endpoint == 0 {
+        problems.push("min_endpoint: 0 must be at least 1".into());
+    }
+    problems
+}
