@@ -27,6 +27,21 @@ fn a_router_of_ones_own_takes_part_under_its_name() {
 }
 
 #[test]
+fn a_planner_of_ones_own_scales_a_bundled_scenario() {
+    let folder = TempDir::new().unwrap();
+    let mut example = Command::new(env!("CARGO"));
+    example.args(["run", "--quiet", "--locked", "--example", "custom_planner", "--"]);
+    example.args(["replay", "scenarios/planner_burst.yaml", "--quiet", "--output-dir"]).arg(folder.path());
+    example.args(["--set", "deployment.planner={policy: one_for_each, requests_per_worker: 60}"]);
+    let output = run_in_repository(&mut example);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let rows = std::fs::read_to_string(folder.path().join("scaling.jsonl")).unwrap();
+    let first: serde_json::Value = serde_json::from_str(rows.lines().next().unwrap()).unwrap();
+    assert_eq!(first["rule"], "one_for_each");
+    assert_eq!(first["decided"], serde_json::json!([8]));
+}
+
+#[test]
 fn without_it_the_known_routers_are_named() {
     for command in ["replay", "check"] {
         let output = run_in_repository(Command::new(spica()).args([command, &scenario()]));
