@@ -1,6 +1,6 @@
 //! How far replays are from what was measured on real accelerators.
 //!
-//! `cargo run --release --example silicon -- [FOLDER] [--points FILE] [--requests N] [--threads N]`
+//! `cargo run --release --example silicon -- [FOLDER] [--points FILE] [--requests N] [--turnaround-ms MS] [--threads N]`
 //!
 //! FOLDER (default `../shared/silicon`) holds `aic_silicon_agg.csv` and `aic_silicon_disagg.csv`: points of the public
 //! `InferenceX` database, one row each. Every row that a bundled profile prices is replayed the way it was driven, and its
@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use indexmap::IndexMap;
 use measured::Measured;
-use point::{Point, Skipped};
+use point::{Driven, Point, Skipped};
 use spica::registry::Registry;
 
 type Failure = Box<dyn std::error::Error>;
@@ -25,7 +25,7 @@ type Failure = Box<dyn std::error::Error>;
 struct Arguments {
     folder: PathBuf,
     points: Option<PathBuf>,
-    most_requests: u32,
+    driven: Driven,
     threads: usize,
 }
 
@@ -50,19 +50,26 @@ fn main() -> Result<(), Failure> {
 
 fn arguments() -> Result<Arguments, Failure> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let mut parsed =
-        Arguments { folder: "../shared/silicon".into(), points: None, most_requests: 2000, threads };
+    let mut parsed = Arguments {
+        folder: "../shared/silicon".into(),
+        points: None,
+        driven: Driven { most_requests: 2000, turnaround_ms: 0.0 },
+        threads,
+    };
     let mut given = std::env::args().skip(1);
     while let Some(argument) = given.next() {
         let mut value = || given.next().ok_or_else(|| format!("{argument} needs a value"));
         match argument.as_str() {
             "--points" => parsed.points = Some(value()?.into()),
-            "--requests" => parsed.most_requests = value()?.parse()?,
+            "--requests" => parsed.driven.most_requests = value()?.parse()?,
+            "--turnaround-ms" => parsed.driven.turnaround_ms = value()?.parse()?,
             "--threads" => parsed.threads = value()?.parse::<usize>()?.max(1),
             option if option.starts_with('-') => {
-                return Err(
-                    format!("{option}: unknown; known: --points FILE, --requests N, --threads N").into()
-                );
+                return Err(format!(
+                    "{option}: unknown; known: --points FILE, --requests N, --turnaround-ms MS, \
+                            --threads N"
+                )
+                .into());
             }
             folder => parsed.folder = folder.into(),
         }
@@ -81,7 +88,7 @@ fn replay_all(rows: &[Measured], arguments: &Arguments) -> Vec<Result<Point, Ski
             let Some(row) = rows.get(place) else { return found };
             let first = rows[..place].iter().all(|earlier| !earlier.is_same_measurement(row));
             let outcome = if first {
-                point::replay(row, &registry, arguments.most_requests)
+                point::replay(row, &registry, &arguments.driven)
             } else {
                 Err(Skipped("a measurement that another row holds too".into()))
             };

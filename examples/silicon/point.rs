@@ -50,10 +50,19 @@ impl Point {
 /// Why a row was not replayed, in words that many rows share.
 pub(crate) struct Skipped(pub(crate) String);
 
-/// Replays a row with at most about `most_requests` requests.
-pub(crate) fn replay(row: &Measured, registry: &Registry, most_requests: u32) -> Result<Point, Skipped> {
+/// How all points are driven.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Driven {
+    /// Requests of a point at most, or two for each slot where that is more.
+    pub(crate) most_requests: u32,
+    /// From the end of a request to the next one of its slot, in milliseconds.
+    pub(crate) turnaround_ms: f64,
+}
+
+/// Replays a row.
+pub(crate) fn replay(row: &Measured, registry: &Registry, driven: &Driven) -> Result<Point, Skipped> {
     let scenario = scenario(row)?;
-    let traffic = traffic(row, scenario.deployment.block_size(), most_requests)?;
+    let traffic = traffic(row, scenario.deployment.block_size(), driven)?;
     let record = serving::replay(&scenario, &traffic, registry, &ReplayLimits::default());
     let record = record.map_err(|error| refused(row, &error.to_string()))?;
     let summary = Summary::new(&record, traffic.workload(), None);
@@ -88,8 +97,8 @@ fn refused(row: &Measured, message: &str) -> Skipped {
 }
 
 /// The requests: lengths uniform in 80-100 % of nominal, drawn from a stream of their own.
-fn traffic(row: &Measured, block_size: u32, most_requests: u32) -> Result<Traffic, Skipped> {
-    let count = (REQUESTS_PER_SLOT * row.concurrency).min(most_requests.max(2 * row.concurrency));
+fn traffic(row: &Measured, block_size: u32, driven: &Driven) -> Result<Traffic, Skipped> {
+    let count = (REQUESTS_PER_SLOT * row.concurrency).min(driven.most_requests.max(2 * row.concurrency));
     let mut draws = stream(1, "lengths");
     let mut length = |nominal: u32| {
         let shortest = (u64::from(nominal) * 4).div_ceil(5);
@@ -97,11 +106,21 @@ fn traffic(row: &Measured, block_size: u32, most_requests: u32) -> Result<Traffi
         // The high half of the product is uniform over the lengths.
         (shortest + ((u128::from(draws.next_u64()) * u128::from(lengths)) >> 64) as u64) as u32
     };
-    let requests = (0..count).map(|_| InlineRequest {
-        arrival_ms: Some(0.0),
-        input_length: Some(length(row.isl)),
-        output_length: length(row.osl),
-        ..InlineRequest::default()
+    let requests = (0..count).map(|place| {
+        let (slot, is_first) = (place % row.concurrency, place < row.concurrency);
+        let input_length = Some(length(row.isl));
+        let output_length = length(row.osl);
+        let request = InlineRequest { input_length, output_length, ..InlineRequest::default() };
+        if driven.turnaround_ms <= 0.0 {
+            return InlineRequest { arrival_ms: Some(0.0), ..request };
+        }
+        // Each slot is a session, whose turns follow each other after that time.
+        InlineRequest {
+            arrival_ms: is_first.then_some(0.0),
+            delay_ms: (!is_first).then_some(driven.turnaround_ms),
+            session_id: Some(slot.to_string()),
+            ..request
+        }
     });
     let config = WorkloadConfig {
         source: WorkloadSource::Requests { requests: requests.collect(), block_size },
