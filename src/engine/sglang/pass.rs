@@ -66,7 +66,9 @@ impl SglangEngine {
         if !self.running.is_empty() {
             return self.start_run(now);
         }
-        if !self.pass.rejected.is_empty() {
+        // Between two passes whoever asks for the pages of those who had to go is given them.
+        let leaves_pages = self.pass.has_retracted && !self.asking.is_empty();
+        if leaves_pages || !self.pass.rejected.is_empty() {
             self.pass.kind = PassKind::Evaluated { first };
             return Ok(Some(now));
         }
