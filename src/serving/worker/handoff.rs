@@ -179,6 +179,8 @@ impl Worker {
             self.cut(ctx);
         } else {
             self.activate(rank, request, ctx);
+            // What has arrived can be found by those who wait for room.
+            self.grant_reservations(ctx);
             ctx.wake_at(ctx.now(), order::PASS_START);
         }
     }
