@@ -68,6 +68,8 @@ cases! {
     c24: "C24",
     c25: "C25",
     c26: "C26",
+    c27: "C27",
+    c28: "C28",
     c29: "C29",
     c30: "C30",
     c31: "C31",
@@ -78,15 +80,13 @@ cases! {
     d01: "D01",
     d02: "D02",
     d03: "D03",
+    d10: "D10",
     }
-    // The slow replay has no SGLang and no KV router.
+    // The slow replay has no KV router.
     fast_only {
-        c27: "C27",
-        c28: "C28",
         c37: "C37",
         c38: "C38",
         c39: "C39",
-        d10: "D10",
     }
 }
 

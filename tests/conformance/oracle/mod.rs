@@ -85,6 +85,7 @@ oracle! {
         tiny_one_fixed,
         tiny_one_osl1,
         tiny_sessions,
+        tiny_sglang,
         tiny_syn_conc,
         tiny_syn_interval,
         tiny_syn_prefix,
@@ -104,9 +105,7 @@ oracle! {
         v151_tiny_one,
         v151_tiny_three_prefix,
     }
-    // The slow replay covers neither.
     fast_only {
-        tiny_sglang,
         tiny_1p1d,
         tiny_1p1d_fixed,
         tiny_1p1d_xfer,

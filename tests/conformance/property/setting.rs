@@ -11,8 +11,8 @@ use crate::support::scenario;
 /// Everything that is drawn. Small numbers are simple numbers: shrinking leads towards one plain request.
 #[derive(Clone, Debug)]
 pub(super) struct Setting {
-    pub trtllm: bool,
-    /// One less than the tokens of a block.
+    pub engine: Engine,
+    /// One less than the tokens of a block, but for SGLang.
     pub block_size: u32,
     pub speculation: Option<Speculation>,
     pub first_token_decode: bool,
@@ -26,6 +26,27 @@ pub(super) struct Setting {
     pub max_sim_time_ms: Option<u32>,
     pub tokens_per_chunk: u32,
     pub sessions: Vec<Session>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Engine {
+    Vllm,
+    Trtllm,
+    Sglang(Sglang),
+}
+
+/// What only SGLang has.
+#[derive(Clone, Debug)]
+pub(super) struct Sglang {
+    pub page_size: u32,
+    /// Pages beside the blocks that are drawn for all backends.
+    pub more_pages: u32,
+    pub lpm: bool,
+    pub max_prefill_tokens: u32,
+    pub chunk_pages: Option<u32>,
+    pub clip_max_new_tokens: u32,
+    pub conservativeness_percent: u32,
+    pub prefill_decode_interval: u32,
 }
 
 #[derive(Clone, Debug)]
@@ -81,13 +102,13 @@ pub(super) struct Turn {
 }
 
 pub(super) fn settings() -> impl Strategy<Value = Setting> {
-    let engine = (prop::bool::weighted(0.3), 1..=9_u32, option::weighted(0.25, speculation()));
+    let backend = prop_oneof![3 => Just(Engine::Vllm), 2 => Just(Engine::Trtllm), 3 => sglang()];
+    let engine = (backend, 1..=9_u32, option::weighted(0.25, speculation()));
     let timing = (prop::bool::weighted(0.15), 1..=3_u32, 1..=3_u32);
     let pools = (pool(), option::weighted(0.45, (pool(), transfer())));
     let load = (option::weighted(0.4, 1..=3_u32), option::weighted(0.25, 1..=150_u32), 1..=7_u32);
     let sessions = prop::collection::vec(session(), 1..=10);
     (engine, timing, pools, load, sessions).prop_map(|(engine, timing, pools, load, sessions)| Setting {
-        trtllm: engine.0,
         block_size: engine.1,
         speculation: engine.2,
         first_token_decode: timing.0,
@@ -99,6 +120,25 @@ pub(super) fn settings() -> impl Strategy<Value = Setting> {
         max_sim_time_ms: load.1,
         tokens_per_chunk: load.2,
         sessions,
+        engine: engine.0,
+    })
+}
+
+fn sglang() -> impl Strategy<Value = Engine> {
+    let pages = (prop_oneof![Just(1_u32), 1..=9_u32], 0..=80_u32, option::weighted(0.6, 1..=12_u32));
+    let charges = (prop_oneof![1..=60_u32, Just(16384)], prop_oneof![1..=6_u32, Just(4096)], 1..=200_u32);
+    let order = (any::<bool>(), prop_oneof![Just(0_u32), 0..=4_u32]);
+    (pages, charges, order).prop_map(|(pages, charges, order)| {
+        Engine::Sglang(Sglang {
+            page_size: pages.0,
+            more_pages: pages.1,
+            chunk_pages: pages.2,
+            max_prefill_tokens: charges.0,
+            clip_max_new_tokens: charges.1,
+            conservativeness_percent: charges.2,
+            lpm: order.0,
+            prefill_decode_interval: order.1,
+        })
     })
 }
 
@@ -190,12 +230,14 @@ impl Setting {
     pub(super) fn longest(&self) -> u32 {
         let pool = self.decode.as_ref().map_or(&self.pool, |(decode, _)| decode);
         let longest = pool.max_model_len.unwrap_or(u32::MAX);
-        if self.trtllm { longest.min(pool.num_gpu_blocks * (self.block_size + 1)) } else { longest }
+        match self.engine {
+            Engine::Trtllm => longest.min(pool.num_gpu_blocks * (self.block_size + 1)),
+            Engine::Vllm | Engine::Sglang(_) => longest,
+        }
     }
 
     fn pool(&self, pool: &Pool, role: Role) -> Value {
         let mut engine = json!({
-            "backend": if self.trtllm { "trtllm" } else { "vllm" },
             "block_size": self.block_size + 1,
             "num_gpu_blocks": pool.num_gpu_blocks,
             "max_num_seqs": pool.max_num_seqs,
@@ -204,19 +246,25 @@ impl Setting {
             "enable_prefix_caching": !pool.no_prefix_caching,
             "speedup_ratio": self.speedup,
         });
-        if !self.trtllm {
-            engine["preemption_mode"] = json!(if pool.fifo { "fifo" } else { "lifo" });
-        }
-        if !self.trtllm && pool.dp_size > 1 {
-            engine["prefill_schedule_interval"] = json!(pool.prefill_schedule_interval);
+        match &self.engine {
+            Engine::Vllm => {
+                engine["backend"] = json!("vllm");
+                engine["preemption_mode"] = json!(if pool.fifo { "fifo" } else { "lifo" });
+                if pool.dp_size > 1 {
+                    engine["prefill_schedule_interval"] = json!(pool.prefill_schedule_interval);
+                }
+            }
+            Engine::Trtllm => engine["backend"] = json!("trtllm"),
+            Engine::Sglang(sglang) => sglang.add_to(&mut engine, pool),
         }
         if let Some(longest) = pool.max_model_len {
             engine["max_model_len"] = json!(longest);
         }
-        if role == Role::Agg {
+        let is_sglang = matches!(self.engine, Engine::Sglang(_));
+        if role == Role::Agg && !is_sglang {
             engine["first_token_decode"] = json!(self.first_token_decode);
         }
-        match &self.speculation {
+        match self.speculation.as_ref().filter(|_| !is_sglang) {
             None if role != Role::Prefill => engine["decode_speedup_ratio"] = json!(self.decode_speedup),
             None => {}
             Some(speculation) => {
@@ -258,6 +306,24 @@ impl Setting {
             }
         }
         asked
+    }
+}
+
+impl Sglang {
+    fn add_to(&self, engine: &mut Value, pool: &Pool) {
+        engine["backend"] = json!("sglang");
+        engine["block_size"] = json!(self.page_size);
+        engine["num_gpu_blocks"] = json!(pool.num_gpu_blocks + self.more_pages);
+        engine["prefill_decode_interval"] = json!(self.prefill_decode_interval);
+        engine["sglang"] = json!({
+            "schedule_policy": if self.lpm { "lpm" } else { "fifo" },
+            "max_prefill_tokens": self.max_prefill_tokens,
+            "clip_max_new_tokens": self.clip_max_new_tokens,
+            "schedule_conservativeness": f64::from(self.conservativeness_percent) / 100.0,
+        });
+        if let Some(pages) = self.chunk_pages {
+            engine["sglang"]["chunked_prefill_size"] = json!(pages * self.page_size);
+        }
     }
 }
 

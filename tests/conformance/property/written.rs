@@ -1,7 +1,7 @@
 //! Settings on which the arms once differed.
 
 use super::faults;
-use super::setting::{Pool, Session, Setting, Speculation, Transfer, Turn};
+use super::setting::{Engine, Pool, Session, Setting, Sglang, Speculation, Transfer, Turn};
 
 /// One worker with three blocks.
 const PLAIN: Pool = Pool {
@@ -18,6 +18,18 @@ const PLAIN: Pool = Pool {
     fixed_half_ms: None,
 };
 
+/// SGLang with one token to a page, of which there are no more than a pool's blocks.
+const SGLANG: Sglang = Sglang {
+    page_size: 1,
+    more_pages: 0,
+    lpm: false,
+    max_prefill_tokens: 16384,
+    chunk_pages: None,
+    clip_max_new_tokens: 1,
+    conservativeness_percent: 100,
+    prefill_decode_interval: 0,
+};
+
 /// One worker with three blocks of two tokens, and sessions of (prompt, output) turns that all start at once.
 fn plain(sessions: &[&[(u32, u32)]]) -> Setting {
     let turn = |&(input_length, output_length): &(u32, u32)| Turn {
@@ -28,7 +40,7 @@ fn plain(sessions: &[&[(u32, u32)]]) -> Setting {
         dp_rank: None,
     };
     Setting {
-        trtllm: false,
+        engine: Engine::Vllm,
         block_size: 1,
         speculation: None,
         first_token_decode: false,
@@ -121,7 +133,7 @@ fn blocks_given_up_go_to_who_asks_before_the_next_pass() {
 fn what_was_promised_to_a_prompt_on_its_way_is_kept_for_it() {
     let pool = Pool { num_gpu_blocks: 4, ..PLAIN };
     assert_agreement(&Setting {
-        trtllm: true,
+        engine: Engine::Trtllm,
         pool: Pool { num_gpu_blocks: 10, ..PLAIN },
         decode: Some((pool, Transfer::LatencyHalfMs(10))),
         ..plain(&[&[(2, 5)], &[(4, 1)]])
@@ -199,5 +211,33 @@ fn who_lacks_room_for_drafts_gives_way_once() {
         pool: Pool { workers: 2, dp_size: 2, num_gpu_blocks: 14, ..PLAIN },
         decode: Some((decode, Transfer::Link { bytes_per_token: 350, missing_only: false, fifo: false })),
         ..plain(&[&[(1, 2)], &[(1, 0)], &[(23, 0)]])
+    });
+}
+
+/// The second prompt begins like the first, and fits beside it once that has arrived at the idle decode worker.
+#[test]
+fn what_has_arrived_makes_room_at_once() {
+    let mut setting = Setting {
+        engine: Engine::Sglang(SGLANG),
+        pool: Pool { num_gpu_blocks: 40, ..PLAIN },
+        decode: Some((Pool { num_gpu_blocks: 18, ..PLAIN }, Transfer::LatencyHalfMs(2))),
+        tokens_per_chunk: 7,
+        ..plain(&[&[(3, 1)], &[(14, 1)]])
+    };
+    for session in &mut setting.sessions {
+        session.turns[0].chunks = Some(vec![0; 2]);
+    }
+    assert_agreement(&setting);
+}
+
+/// The only request on the decode worker outgrows the cache; the one that asks for pages is given them, and the run goes on.
+#[test]
+fn who_asks_is_given_the_pages_when_everybody_had_to_go() {
+    let pool = Pool { num_gpu_blocks: 25, ..PLAIN };
+    assert_agreement(&Setting {
+        engine: Engine::Sglang(SGLANG),
+        pool: pool.clone(),
+        decode: Some((pool, Transfer::LatencyHalfMs(0))),
+        ..plain(&[&[(14, 12)], &[(10, 1)]])
     });
 }

@@ -7,8 +7,7 @@ use spica::report::record::{PoolRecord, Role};
 use spica::simulation::SimTime;
 use spica::workload::{Request, RequestId};
 
-use super::engine::{Pass, Shared};
-use super::paged::Engine;
+use super::engine::{Engine, Pass, Shared};
 
 /// The workers of one role.
 #[derive(Debug)]
@@ -53,7 +52,7 @@ pub(super) struct Place {
 impl<'a> Fleet<'a> {
     pub(super) fn new(role: Role, config: &'a Pool, requests: usize) -> Self {
         let rank = |number| Rank {
-            engine: Engine::new(role, &config.engine, &config.timing, number, requests),
+            engine: Engine::new(role, config, number, requests),
             pass: None,
             releases: VecDeque::new(),
             activations: VecDeque::new(),

@@ -1,17 +1,18 @@
 //! The way of a prompt from a prefill worker to a decode worker.
 //!
 //! Its blocks stay where they were computed until the decode worker has set blocks aside and the content has travelled.
+//! With SGLang the decode worker sets blocks aside before the prompt is given to a prefill worker.
 //! A worker in the middle of a pass learns of all that when the pass ends.
 
 use std::collections::{BTreeMap, VecDeque};
 
-use spica::config::scenario::{KvTransfer, KvTransferTiming, LinkSharing};
+use spica::config::scenario::{Backend, KvTransfer, KvTransferTiming, LinkSharing};
 use spica::report::record::{HandoffRecord, Status};
 use spica::simulation::{SimDuration, SimTime};
 use spica::workload::RequestId;
 
+use super::engine::Reservation;
 use super::fleet::{Place, Rank};
-use super::paged::Reservation;
 use super::replay::Replay;
 
 /// Index of the prefill pool among a run's pools.
@@ -26,8 +27,12 @@ pub(super) struct Handoffs<'a> {
     /// Transfers under way, by end and then in the order in which they began.
     transfers: BTreeMap<(SimTime, u64), RequestId>,
     begun: u64,
-    /// Prompts that were computed and for which nobody has asked for blocks yet, in order.
+    /// Prompts that were computed and with which nothing was done yet, in order.
     computed: VecDeque<RequestId>,
+    /// Prompts that cannot be computed, whose blocks are set aside, in order.
+    returned: VecDeque<RequestId>,
+    /// Blocks set aside that the content of another prompt does not fill already, by request number.
+    missing_blocks: Vec<u32>,
     /// When the link is free, where one transfer waits for the other.
     link_free: SimTime,
     /// Where each request's prompt was computed and where it goes, by request number.
@@ -42,6 +47,8 @@ impl<'a> Handoffs<'a> {
             transfers: BTreeMap::new(),
             begun: 0,
             computed: VecDeque::new(),
+            returned: VecDeque::new(),
+            missing_blocks: vec![0; requests],
             link_free: SimTime::ZERO,
             sources: vec![None; requests],
             destinations: vec![None; requests],
@@ -80,15 +87,48 @@ impl<'a> Handoffs<'a> {
 }
 
 impl<'a> Replay<'a> {
+    /// Whether blocks are set aside before the prompt is computed.
+    pub(super) fn is_destination_first(&self) -> bool {
+        self.fleets.get(DECODE).is_some_and(|fleet| fleet.config.engine.backend == Backend::Sglang)
+    }
+
     /// A prefill worker has computed a prompt.
     pub(super) fn held(&mut self, request: RequestId) {
+        self.handoff(request).source_held = Some(self.now);
+        if !self.is_destination_first() {
+            self.choose_destination(request);
+        }
+        self.handoffs.computed.push_back(request);
+    }
+
+    /// A request that arrives asks a decode worker for blocks first.
+    pub(super) fn look_for_room(&mut self, request: RequestId) {
+        self.choose_destination(request);
+        self.ask(request);
+    }
+
+    /// Its prompt cannot be computed: the blocks set aside for a request are not needed.
+    pub(super) fn give_reservation_back(&mut self, request: RequestId) {
+        self.handoffs.returned.push_back(request);
+    }
+
+    fn choose_destination(&mut self, request: RequestId) {
         let asked = &self.shared.workload.requests[request.0 as usize];
         let destination = self.fleets[DECODE].place(asked);
         self.handoffs.destinations[request.0 as usize] = Some(destination);
-        self.handoff(request).source_held = Some(self.now);
         let number = self.fleets[DECODE].number(destination);
         self.record(request).decode_worker = Some(number);
-        self.handoffs.computed.push_back(request);
+    }
+
+    fn ask(&mut self, request: RequestId) {
+        let asked = &self.shared.workload.requests[request.0 as usize];
+        self.destination(request).engine.ask(request, asked);
+        self.settle_destination(request);
+    }
+
+    fn settle_destination(&mut self, request: RequestId) {
+        let place = self.handoffs.destinations[request.0 as usize].expect("it goes somewhere");
+        self.settle(DECODE, place);
     }
 
     /// Does what can be done for prompts on their way; false when that was nothing.
@@ -101,16 +141,23 @@ impl<'a> Replay<'a> {
                     acted |= self.settle(fleet, place);
                 }
             }
+            while let Some(request) = self.handoffs.returned.pop_front() {
+                self.destination(request).releases.push_back(request);
+                self.settle_destination(request);
+                acted = true;
+            }
             while let Some(request) = self.handoffs.arrived(self.now) {
                 self.destination(request).activations.push_back(request);
                 self.source(request).releases.push_back(request);
+                self.settle_destination(request);
                 acted = true;
             }
             while let Some(request) = self.handoffs.computed.pop_front() {
-                let asked = &self.shared.workload.requests[request.0 as usize];
-                self.destination(request).engine.ask(request, asked);
-                let place = self.handoffs.destinations[request.0 as usize].expect("it goes somewhere");
-                self.settle(DECODE, place);
+                if self.is_destination_first() {
+                    self.send(request);
+                } else {
+                    self.ask(request);
+                }
                 acted = true;
             }
             if !acted {
@@ -128,12 +175,16 @@ impl<'a> Replay<'a> {
         let now = self.now;
         let mut acted = false;
         while let Some(request) = self.fleets[fleet].rank(place).releases.pop_front() {
-            self.fleets[fleet].rank(place).engine.release_source(request);
-            self.handoff(request).source_released = Some(now);
+            let rank = &mut self.fleets[fleet].workers[place.worker].ranks[place.rank];
+            rank.engine.release_source(request, &mut self.shared);
+            if fleet == PREFILL {
+                self.handoff(request).source_released = Some(now);
+            }
             acted = true;
         }
         while let Some(request) = self.fleets[fleet].rank(place).activations.pop_front() {
-            self.fleets[fleet].rank(place).engine.activate(request);
+            let rank = &mut self.fleets[fleet].workers[place.worker].ranks[place.rank];
+            rank.engine.activate(request, &mut self.shared);
             self.handoff(request).destination_activated = Some(now);
             acted = true;
         }
@@ -152,19 +203,32 @@ impl<'a> Replay<'a> {
             Reservation::Granted { missing_blocks, evictions } => {
                 self.run.record.counters.evictions += evictions;
                 self.handoff(request).destination_reserved = Some(now);
-                let asked = &self.shared.workload.requests[request.0 as usize];
-                let block_size = self.fleets[DECODE].config.engine.block_size;
-                let tokens = match self.handoffs.how.timing {
-                    KvTransferTiming::FullPrompt => u64::from(asked.input_length),
-                    KvTransferTiming::DestinationMissing => u64::from(missing_blocks) * u64::from(block_size),
-                };
-                self.handoffs.begin(request, tokens, now);
+                self.handoffs.missing_blocks[request.0 as usize] = missing_blocks;
+                if self.is_destination_first() {
+                    self.submit(request);
+                } else {
+                    self.send(request);
+                }
             }
             Reservation::Rejected => {
                 self.ended(request, Status::Rejected);
-                self.source(request).releases.push_back(request);
+                if !self.is_destination_first() {
+                    self.source(request).releases.push_back(request);
+                }
             }
         }
+    }
+
+    /// A computed prompt begins to travel into the blocks set aside for it.
+    fn send(&mut self, request: RequestId) {
+        let asked = &self.shared.workload.requests[request.0 as usize];
+        let block_size = self.fleets[DECODE].config.engine.block_size;
+        let missing_blocks = self.handoffs.missing_blocks[request.0 as usize];
+        let tokens = match self.handoffs.how.timing {
+            KvTransferTiming::FullPrompt => u64::from(asked.input_length),
+            KvTransferTiming::DestinationMissing => u64::from(missing_blocks) * u64::from(block_size),
+        };
+        self.handoffs.begin(request, tokens, self.now);
     }
 
     fn source(&mut self, request: RequestId) -> &mut Rank<'a> {

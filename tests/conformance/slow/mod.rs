@@ -45,6 +45,22 @@
 //! - Accepted drafts have their KV in the pass that checked them.
 //! - Who would not fit into an empty pool with its first drafts is rejected; who would start beside nobody without room for them waits.
 //! - A pass in which everybody gives way has no length and is not counted.
+//!
+//! SGLang; where the rules are silent, these are the readings that the crate's own engine documents:
+//! - Promised tokens are summed first and scaled by the ratio then. A charge also counts cached pages that nobody holds yet.
+//! - Cached pages are accessed when a request is examined, admitted or not, and when something is inserted behind them.
+//! - A chunk that a prompt does not end in is the last of its pass. Whole pages of a chunk are findable from the next admission on.
+//! - Who returns after a retraction computes prompt and output as one prompt; on a decode worker it joins the decode pass at once.
+//! - Who would not be taken up by an empty engine is rejected when examined, also after a retraction.
+//! - A pass that retracted somebody sets the ratio and does not lower it.
+//! - If everybody is retracted, the next admission belongs to the same pass, unless somebody asks for pages and nobody enters.
+//! - Pages for the tokens of a pass are taken before its end gives any back.
+//! - Under `lpm` the order is made anew for every admission and kept. Who has more than 32 cached tokens neither steps back nor
+//!   lets others step back.
+//! - Decode passes count towards `prefill_decode_interval` while somebody runs; the first prompts need not wait.
+//! - Reservations are granted by the rule of admission, with promises of all who hold pages there; they are tried again after every
+//!   pass, release and arrival. Content on its way cannot be found yet, and its reuse is decided at the reservation.
+//! - Requests ask for pages in the order of their arrival, before follow-ups of that moment.
 
 mod client;
 mod content;
@@ -56,8 +72,9 @@ mod pool;
 mod price;
 mod replay;
 pub(crate) mod router_cost;
+mod sglang;
 
-use spica::config::scenario::{Backend, Deployment, KvEvictionPolicy, LinkSharing, Scenario, TimingConfig};
+use spica::config::scenario::{Deployment, KvEvictionPolicy, LinkSharing, Scenario, TimingConfig};
 use spica::report::record::{Role, RunRecord};
 use spica::simulation::{SimDuration, SimTime};
 use spica::workload::Workload;
@@ -125,7 +142,6 @@ fn covered(deployment: &Deployment) -> Result<(), NotCovered> {
     let refusals = [
         (deployment.routers().any(|router| router.policy != "round_robin"), "routers other than round_robin"),
         (deployment.planner.is_some(), "planners"),
-        (pools().any(|pool| pool.engine.backend == Backend::Sglang), "backends other than vllm and trtllm"),
         (
             pools().any(|pool| pool.engine.kv_eviction_policy != KvEvictionPolicy::Lru),
             "eviction policies other than lru",

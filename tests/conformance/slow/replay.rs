@@ -81,8 +81,15 @@ impl<'a> Replay<'a> {
             }
         }
         happened |= self.hand_over();
-        while let Some(request) = self.client.arrival(self.now) {
-            self.arrive(request);
+        loop {
+            // What is released by the end of one of these comes after them.
+            let arrivals: Vec<_> = std::iter::from_fn(|| self.client.arrival(self.now)).collect();
+            if arrivals.is_empty() {
+                break;
+            }
+            for request in arrivals {
+                self.arrive(request);
+            }
             happened = true;
         }
         for fleet in 0..self.fleets.len() {
@@ -99,17 +106,27 @@ impl<'a> Replay<'a> {
     }
 
     fn arrive(&mut self, request: RequestId) {
+        let now = self.now;
+        let record = self.record(request);
+        record.status = Status::Unfinished;
+        record.arrival = Some(now);
+        record.dispatched = Some(now);
+        if self.is_destination_first() {
+            self.look_for_room(request);
+        } else {
+            self.submit(request);
+        }
+    }
+
+    /// Gives a request to the worker of the first pool whose turn it is.
+    pub(super) fn submit(&mut self, request: RequestId) {
         let asked = &self.shared.workload.requests[request.0 as usize];
         let fleet = &mut self.fleets[0];
         let place = fleet.place(asked);
         fleet.rank(place).engine.submit(request, asked);
         let (role, number) = (fleet.role, fleet.number(place));
         self.handoffs.sources[request.0 as usize] = Some(place);
-        let now = self.now;
         let record = self.record(request);
-        record.status = Status::Unfinished;
-        record.arrival = Some(now);
-        record.dispatched = Some(now);
         match role {
             Role::Prefill => record.prefill_worker = Some(number),
             Role::Agg | Role::Decode => record.decode_worker = Some(number),
@@ -132,6 +149,11 @@ impl<'a> Replay<'a> {
                     self.ended(request, status);
                 }
             }
+            if self.fleets[fleet].role == Role::Prefill && self.is_destination_first() {
+                for &request in &pass.rejected {
+                    self.give_reservation_back(request);
+                }
+            }
         }
     }
 
@@ -145,8 +167,12 @@ impl<'a> Replay<'a> {
         if worker.end.is_some() || !worker.start(now, interval, &mut self.shared) {
             return false;
         }
-        let passes = worker.ranks.iter().filter_map(|rank| rank.pass.as_ref());
-        let admitted: Vec<_> = passes.flat_map(|pass| pass.admitted.clone()).collect();
+        let passes = || worker.ranks.iter().filter_map(|rank| rank.pass.as_ref());
+        for settled in passes().map(|pass| pass.settled) {
+            self.run.record.counters.preemptions += settled.preemptions;
+            self.run.record.counters.evictions += settled.evictions;
+        }
+        let admitted: Vec<_> = passes().flat_map(|pass| pass.admitted.clone()).collect();
         for (request, reused_tokens) in admitted {
             let record = self.record(request);
             if record.admissions == 0 {

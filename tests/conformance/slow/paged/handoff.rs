@@ -3,16 +3,7 @@
 use spica::workload::{Request, RequestId};
 
 use super::Engine;
-use crate::slow::engine::Shared;
-
-/// What comes of asking for blocks on a decode worker.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::slow) enum Reservation {
-    /// It has its blocks, of which this many are yet to be filled.
-    Granted { missing_blocks: u32, evictions: u64 },
-    /// It could never run here.
-    Rejected,
-}
+use crate::slow::engine::{Reservation, Shared};
 
 impl Engine<'_> {
     /// Gives up the blocks of a prompt that was fetched, or will never be.

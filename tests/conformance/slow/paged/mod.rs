@@ -19,8 +19,6 @@ use super::pool::{BlockId, Pool};
 use super::price::price;
 use speculation::Speculation;
 
-pub(super) use handoff::Reservation;
-
 /// One engine with its requests.
 #[derive(Debug)]
 pub(super) struct Engine<'a> {
