@@ -27,9 +27,9 @@ pub(super) struct Arguments {
 /// How results and messages are shown.
 #[derive(Clone, Copy, Debug, Args)]
 pub(super) struct OutputArguments {
-    /// Form of the results on standard output
-    #[arg(long, global = true, value_enum, default_value_t = Format::Text)]
-    pub(super) format: Format,
+    /// Form of the results on standard output [default: text; html for `report`]
+    #[arg(long, global = true, value_enum)]
+    pub(super) format: Option<FormatChoice>,
     /// Print no progress, notes or warnings; errors are still printed
     #[arg(long, short, global = true)]
     pub(super) quiet: bool,
@@ -37,10 +37,25 @@ pub(super) struct OutputArguments {
 
 /// Form of the results on standard output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Format {
+pub(super) enum FormatChoice {
     /// For people
     Text,
     /// For programs: what the result file of the command holds
+    Json,
+    /// `report` only: a page for a browser
+    Html,
+    /// `report` only: a single figure
+    Svg,
+    /// `report` only: the numbers of a single figure
+    Csv,
+}
+
+/// Form of the results of all commands but `report`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Format {
+    /// For people.
+    Text,
+    /// For programs.
     Json,
 }
 
@@ -58,6 +73,107 @@ pub(super) enum Command {
     /// Look into the timing profiles that come with the program, or price passes with them
     #[command(subcommand)]
     Profiles(ProfilesCommand),
+    /// Make a page for a browser of what a replay or a search has written
+    Report(ReportArguments),
+    /// Say why: a request's way and time, a planner's tick, a candidate's place in the ranking
+    #[command(subcommand)]
+    Explain(ExplainCommand),
+    /// Say where two replays or two searches part, and how their figures differ
+    Diff(DiffArguments),
+    /// Turn a candidate into command lines and manifests that start it
+    Deploy(DeployArguments),
+    /// Write a completion script for a shell to standard output
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Write the manual pages of all commands to a folder
+    Man {
+        /// The folder
+        folder: PathBuf,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum ExplainCommand {
+    /// Replay a scenario once more and tell where a request went, why, and where its time went
+    Request {
+        /// Scenario (YAML)
+        scenario: PathBuf,
+        /// Name of the request, as in requests.jsonl
+        request: String,
+        #[command(flatten)]
+        overrides: Overrides,
+    },
+    /// Show what a planner saw and did at one tick of a replay
+    Tick {
+        /// Output folder of the replay
+        folder: PathBuf,
+        /// Number of the tick, from 0
+        tick: u64,
+    },
+    /// Show which bounds a candidate is near, and what sets it apart from the next
+    Candidate {
+        /// Output folder of the search
+        folder: PathBuf,
+        /// Its place in the ranking
+        #[arg(long, default_value_t = 1)]
+        rank: usize,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(super) struct DiffArguments {
+    /// Output folder of the one run
+    pub(super) a: PathBuf,
+    /// Output folder of the other
+    pub(super) b: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct DeployArguments {
+    /// Output folder of a search, or of a replay
+    #[arg(value_name = "DIR")]
+    pub(super) folder: PathBuf,
+    /// Which candidate
+    #[arg(long, default_value_t = 1)]
+    pub(super) rank: usize,
+    /// What to write to standard output
+    #[arg(long, value_enum, default_value_t = DeployForm::Commands)]
+    pub(super) to: DeployForm,
+    /// The model, if the scenario does not say
+    #[arg(long, value_name = "NAME")]
+    pub(super) model: Option<String>,
+    /// Container image of manifests [default: the latest public one of the engine]
+    #[arg(long, value_name = "IMAGE")]
+    pub(super) image: Option<String>,
+    /// Write commands.sh, dynamo.yaml and kubernetes.yaml to this folder
+    #[arg(long, value_name = "DIR")]
+    pub(super) output_dir: Option<PathBuf>,
+}
+
+/// What starts a deployment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum DeployForm {
+    /// Command lines of the engines
+    Commands,
+    /// A Dynamo graph deployment with its router
+    Dynamo,
+    /// Deployments and services for plain Kubernetes
+    Kubernetes,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct ReportArguments {
+    /// Output folder of a replay or a search
+    #[arg(value_name = "DIR")]
+    pub(super) folder: PathBuf,
+    /// Write to this file instead of standard output
+    #[arg(long, short, value_name = "FILE")]
+    pub(super) output: Option<PathBuf>,
+    /// The figure that `--format svg` or `--format csv` writes
+    #[arg(long, value_name = "NAME")]
+    pub(super) figure: Option<String>,
 }
 
 #[derive(Debug, Args)]
@@ -131,9 +247,15 @@ pub(super) struct MergeArguments {
 pub(super) struct ReplayArguments {
     /// Scenario (YAML)
     pub(super) scenario: PathBuf,
-    /// Write report.json and requests.jsonl to this folder
+    /// Write report.json, requests.jsonl and series.json to this folder
     #[arg(long, value_name = "DIR")]
     pub(super) output_dir: Option<PathBuf>,
+    /// Write a timeline for Perfetto or Chrome's trace viewer; gzip if the name ends in .gz
+    #[arg(long, value_name = "FILE")]
+    pub(super) timeline: Option<PathBuf>,
+    /// Show one in so many requests on the timeline; passes are always complete
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "timeline", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) timeline_sample: u32,
     #[command(flatten)]
     pub(super) overrides: Overrides,
 }

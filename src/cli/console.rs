@@ -16,8 +16,8 @@ pub(super) struct Console {
 }
 
 impl Console {
-    pub(super) fn new(arguments: OutputArguments) -> Self {
-        Self { format: arguments.format, quiet: arguments.quiet }
+    pub(super) fn new(arguments: OutputArguments, format: Format) -> Self {
+        Self { format, quiet: arguments.quiet }
     }
 
     /// The form that results are asked for in.

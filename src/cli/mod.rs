@@ -3,14 +3,20 @@
 mod arguments;
 mod check;
 mod console;
+mod deploy;
+mod diff;
+mod explain;
 mod failure;
 mod input;
+mod manual;
 mod output;
 mod pareto_csv;
 mod profiles;
 mod progress;
 mod ranking_table;
 mod replay;
+mod report;
+mod results;
 mod search;
 mod shard;
 mod trace;
@@ -25,7 +31,7 @@ use clap::Parser;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::EnvFilter;
 
-use self::arguments::{Arguments, Command};
+use self::arguments::{Arguments, Command, Format, FormatChoice};
 use self::console::{Console, complain};
 use self::failure::{Failure, Status};
 use crate::registry::Registry;
@@ -49,20 +55,37 @@ fn run_with(registry: Registry, arguments: impl Iterator<Item = OsString>) -> St
         }
     };
     start_logging();
-    let console = Console::new(arguments.output);
-    dispatch(arguments.command, console, Arc::new(registry)).unwrap_or_else(|failure| {
+    dispatch(arguments, Arc::new(registry)).unwrap_or_else(|failure| {
         complain(&failure.message);
         failure.status
     })
 }
 
-fn dispatch(command: Command, console: Console, registry: Arc<Registry>) -> Result<Status, Failure> {
+fn dispatch(arguments: Arguments, registry: Arc<Registry>) -> Result<Status, Failure> {
+    let Arguments { output, command } = arguments;
+    if let Command::Report(arguments) = &command {
+        return report::run(arguments, output.format.unwrap_or(FormatChoice::Html));
+    }
+    let format = match output.format {
+        None | Some(FormatChoice::Text) => Format::Text,
+        Some(FormatChoice::Json) => Format::Json,
+        Some(FormatChoice::Html | FormatChoice::Svg | FormatChoice::Csv) => {
+            return Err(Failure::input("--format: html, svg and csv are made by `spica report` only"));
+        }
+    };
+    let console = Console::new(output, format);
     match command {
         Command::Search(arguments) => search::run(&arguments, console, registry),
         Command::Replay(arguments) => replay::run(&arguments, console, &registry),
         Command::Check(arguments) => check::run(&arguments, console, &registry),
         Command::Trace(command) => trace::run(command, console),
         Command::Profiles(command) => profiles::run(&command, console),
+        Command::Explain(command) => explain::run(&command, console, &registry),
+        Command::Diff(arguments) => diff::run(&arguments, console),
+        Command::Deploy(arguments) => deploy::run(&arguments, console),
+        Command::Completions { shell } => manual::completions(shell),
+        Command::Man { folder } => manual::pages(&folder),
+        Command::Report(_) => unreachable!("taken care of above"),
     }
 }
 

@@ -1,7 +1,11 @@
 //! `spica replay`: one deployment, one workload.
 
+use std::io::BufWriter;
 use std::path::Path;
 use std::time::Instant;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
 
 use super::arguments::{Format, ReplayArguments};
 use super::check::check_policies;
@@ -13,17 +17,22 @@ use crate::config::Document;
 use crate::config::scenario::Scenario;
 use crate::registry::Registry;
 use crate::report::Summary;
-use crate::report::files::Report;
+use crate::report::activity::ActivityDetail;
+use crate::report::files::{Report, write_atomically, write_json};
 use crate::report::record::RunRecord;
 use crate::report::requests::write_requests;
 use crate::report::scaling::{ScalingSummary, write_scaling};
+use crate::report::series::Series;
 use crate::report::table::{replay_table, scaling_lines};
+use crate::report::timeline::{TimelineOptions, write_timeline};
 use crate::serving::{self, ReplayError, ReplayLimits, Traffic};
+use crate::workload::Workload;
 
 /// The files that a replay writes.
 const REPORT: &str = "report.json";
 const REQUESTS: &str = "requests.jsonl";
 const SCALING: &str = "scaling.jsonl";
+const SERIES: &str = "series.json";
 
 pub(super) fn run(
     arguments: &ReplayArguments,
@@ -42,13 +51,19 @@ pub(super) fn run(
     let workload = load_workload(&scenario.workload, block_size, console);
     Failure::first_or_all([policies.err(), supported.err(), workload.as_ref().err().cloned()])?;
     let workload = workload?;
+    let files = [REPORT, REQUESTS, SERIES, SCALING];
     let folder =
-        arguments.output_dir.as_deref().map(|path| OutputFolder::prepare(path, &[REPORT, REQUESTS, SCALING]));
-    let folder = folder.transpose()?;
+        arguments.output_dir.as_deref().map(|path| OutputFolder::prepare(path, &files)).transpose()?;
 
+    let detail = match (&arguments.timeline, &folder) {
+        (Some(_), _) => ActivityDetail::Everything,
+        (None, Some(_)) => ActivityDetail::Passes,
+        (None, None) => ActivityDetail::None,
+    };
+    let limits = ReplayLimits { detail, ..ReplayLimits::default() };
     let traffic = Traffic::new(workload, block_size);
     let started = Instant::now();
-    let record = serving::replay(&scenario, &traffic, registry, &ReplayLimits::default())
+    let record = serving::replay(&scenario, &traffic, registry, &limits)
         .map_err(|error| replay_failure(file, &error))?;
     let summary = Summary::new(&record, traffic.workload(), scenario.sla.as_ref());
     if summary.completed_requests == 0 {
@@ -60,6 +75,10 @@ pub(super) fn run(
     }
     note_timing(file, &record, console);
     note_host_time(started, &summary, console);
+    if let Some(path) = &arguments.timeline {
+        let options = TimelineOptions { one_request_in: arguments.timeline_sample };
+        save_timeline(path, &record, traffic.workload(), options)?;
+    }
     present(&scenario, &traffic, &record, &summary, folder.as_ref(), console)
 }
 
@@ -79,6 +98,7 @@ fn present(
         if scenario.deployment.planner.is_some() {
             folder.write(SCALING, |out| write_scaling(&record.scaling, out))?;
         }
+        folder.write(SERIES, |out| write_json(&Series::new(record), out))?;
         folder.write(REPORT, |out| report.write(out))?;
     }
     match console.format() {
@@ -91,6 +111,26 @@ fn present(
         Format::Json => Console::print_json(&report)?,
     }
     Ok(Status::Success)
+}
+
+/// Writes the timeline to a file, packed if its name says so.
+fn save_timeline(
+    path: &Path,
+    record: &RunRecord,
+    workload: &Workload,
+    options: TimelineOptions,
+) -> Result<(), Failure> {
+    let written = write_atomically(path, |out| {
+        if path.extension().is_some_and(|extension| extension == "gz") {
+            let mut packed = BufWriter::new(GzEncoder::new(out, Compression::default()));
+            write_timeline(record, workload, options, &mut packed)?;
+            let encoder = packed.into_inner().map_err(std::io::IntoInnerError::into_error)?;
+            encoder.finish().map(drop)
+        } else {
+            write_timeline(record, workload, options, out)
+        }
+    });
+    written.map_err(Failure::run)
 }
 
 fn refuse_unsupported(file: &Path, scenario: &Scenario) -> Result<(), Failure> {

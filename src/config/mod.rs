@@ -50,6 +50,11 @@ pub enum Document {
     Scenario(Scenario),
 }
 
+/// A value as YAML, one document.
+pub fn to_yaml(value: &impl serde::Serialize) -> String {
+    yaml::to_text(value)
+}
+
 /// Reads and validates a configuration.
 ///
 /// `origin` is the file that `text` came from: messages name it, and relative paths in the text start from its folder.

@@ -28,7 +28,7 @@ use self::kv::FutureUses;
 use self::metrics::{Accepted, PassMetrics};
 use crate::report::record::{Counters, PassTimeline};
 use crate::simulation::{InvalidDuration, SimTime};
-use crate::timing::PassPricer;
+use crate::timing::{Chunk, PassPricer};
 use crate::workload::prefix::{PrefixTree, SegmentId};
 use crate::workload::{RequestId, Workload};
 
@@ -79,6 +79,9 @@ pub trait Engine: Send {
 
     /// Pass number `pass` of those in progress ([`Engine::pass_ends`]); `wall` is left out. Only while it is watched.
     fn pass_metrics(&self, pass: usize) -> PassMetrics;
+
+    /// The prompt work of the passes in progress, in the order of the batch.
+    fn pass_chunks(&self, chunks: &mut Vec<(RequestId, Chunk)>);
 
     /// Tokens that speculative decoding yielded since this was last asked; none without it.
     fn take_accepted(&mut self) -> Accepted;

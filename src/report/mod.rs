@@ -4,13 +4,18 @@
 //! [`files`] how results reach the disk and [`table`] what a terminal shows. Spreads and percentiles come from
 //! [`distribution`]; `gaps` pools the token gaps of all requests without ever listing them.
 
+pub mod activity;
 pub mod distribution;
 pub mod files;
 mod gaps;
+pub mod html;
+pub mod phases;
 pub mod record;
 pub mod requests;
 pub mod scaling;
+pub mod series;
 pub mod summary;
 pub mod table;
+pub mod timeline;
 
 pub use summary::Summary;

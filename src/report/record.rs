@@ -2,6 +2,7 @@
 
 use indexmap::IndexMap;
 
+use super::activity::Activity;
 use super::distribution::NS_PER_MS;
 use super::scaling::ScalingRecord;
 use crate::config::scenario::Sla;
@@ -26,6 +27,8 @@ pub struct RunRecord {
     pub counters: Counters,
     /// How the fleet changed; empty where nobody changes it.
     pub scaling: ScalingRecord,
+    /// What was going on in detail; empty unless it was asked for.
+    pub activity: Activity,
     /// Time of the last event.
     pub end: SimTime,
 }

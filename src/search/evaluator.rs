@@ -138,8 +138,12 @@ impl ReplayEvaluator {
 
     fn replay(&self, scenario: &Scenario, interrupt: &Arc<AtomicBool>) -> Result<Evaluation, ReplayError> {
         let bar = scenario.sla.zip(self.min_attainment).map(|(sla, minimum)| AttainmentBar { sla, minimum });
-        let limits =
-            ReplayLimits { interrupt: Some(Arc::clone(interrupt)), max_passes: self.max_passes, bar };
+        let limits = ReplayLimits {
+            interrupt: Some(Arc::clone(interrupt)),
+            max_passes: self.max_passes,
+            bar,
+            ..ReplayLimits::default()
+        };
         let traffic = self.requests.traffic(scenario)?;
         let record = serving::replay(scenario, &traffic, &self.registry, &limits)?;
         Ok(measured(&Summary::new(&record, traffic.workload(), scenario.sla.as_ref())))

@@ -28,6 +28,7 @@ use crate::engine::trtllm::TrtllmEngine;
 use crate::engine::vllm::VllmEngine;
 use crate::engine::{Engine, Inputs};
 use crate::registry::{NewPlanner, PolicyError, Registry};
+use crate::report::activity::ActivityDetail;
 use crate::report::record::{PoolRecord, Role, RunRecord, Status};
 use crate::simulation::{Address, Limits, SimDuration, SimTime, Simulation, SimulationError};
 use crate::timing::PassPricer;
@@ -59,7 +60,7 @@ impl Traffic {
     }
 }
 
-/// What may end a replay early from outside.
+/// What whoever asks for a replay wants of it beside its figures.
 #[derive(Clone, Debug, Default)]
 pub struct ReplayLimits {
     /// Set to stop the replay, which then fails with [`ReplayError::Interrupted`].
@@ -69,6 +70,8 @@ pub struct ReplayLimits {
     pub max_passes: Option<u64>,
     /// The replay fails in the same way as soon as it cannot clear this bar any more.
     pub bar: Option<AttainmentBar>,
+    /// How much is kept of what goes on; without influence on the run.
+    pub detail: ActivityDetail,
 }
 
 /// Why a replay could not be carried out.
@@ -216,6 +219,7 @@ pub fn replay(
     let scenario = &*scenario;
     let pricings = pricings(scenario)?;
     let mut simulation = assemble(scenario, traffic, registry, &pricings)?;
+    simulation.record_mut().keep(limits.detail);
     if let Some(passes) = limits.max_passes {
         simulation.record_mut().limit_passes(passes);
     }
@@ -486,6 +490,7 @@ fn install_pool(
         workers,
         dp_size: pool.dp_size,
         max_num_batched_tokens: pool.engine.max_num_batched_tokens,
+        role,
         relay: role != Role::Agg,
         // In a fleet of two pools prompts are placed by the first.
         planner: wiring.planner.filter(|_| role != Role::Decode),

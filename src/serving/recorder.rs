@@ -4,6 +4,7 @@
 use super::fleet::PoolLedger;
 use crate::config::scenario::Sla;
 use crate::engine::TokenStamps;
+use crate::report::activity::{ActivityDetail, AdmissionRecord, ChunkSpan, PassSpan, RouteRecord};
 use crate::report::record::{Counters, HandoffRecord, PassTimeline, RequestRecord, Role, RunRecord, Status};
 use crate::report::scaling::{FleetChange, FleetStep, ScalingCause, ScalingEvent, TickRow};
 use crate::simulation::SimTime;
@@ -95,6 +96,38 @@ impl Recorder {
         self.stop
     }
 
+    /// From now on keeps so much detail of what goes on.
+    pub fn keep(&mut self, detail: ActivityDetail) {
+        self.record.activity.detail = detail;
+    }
+
+    /// Whether passes are of interest.
+    pub fn keeps_passes(&self) -> bool {
+        self.record.activity.detail != ActivityDetail::None
+    }
+
+    /// Whether chunks, admissions and routes are of interest.
+    pub fn keeps_everything(&self) -> bool {
+        self.record.activity.detail == ActivityDetail::Everything
+    }
+
+    /// Passes of a rank are over, and this is what they were made of.
+    pub fn passes_of(&mut self, span: PassSpan) {
+        self.record.activity.passes.push(span);
+    }
+
+    /// A chunk of a prompt was computed.
+    pub fn computed(&mut self, chunk: ChunkSpan) {
+        if self.keeps_everything() {
+            self.record.activity.chunks.push(chunk);
+        }
+    }
+
+    /// A router placed a request.
+    pub fn routed(&mut self, route: RouteRecord) {
+        self.record.activity.routes.push(route);
+    }
+
     /// A request was injected.
     pub fn arrived(&mut self, request: RequestId, now: SimTime) {
         let request = self.request(request);
@@ -119,6 +152,9 @@ impl Recorder {
 
     /// A request entered a batch, finding `reused_tokens` of its prompt in the cache.
     pub fn admitted(&mut self, request: RequestId, reused_tokens: u32, now: SimTime) {
+        if self.keeps_everything() {
+            self.record.activity.admissions.push(AdmissionRecord { at: now, request, reused_tokens });
+        }
         let request = self.request(request);
         if request.admissions == 0 {
             request.first_admit = Some(now);

@@ -164,7 +164,10 @@ fn a_replay_writes_what_it_prints() {
     let place = Workplace::with("scenario.yaml", SCENARIO);
     let answer =
         place.run(&["replay", "scenario.yaml", "--format", "json", "--output-dir", "out/deep"]).ending(0);
-    assert_eq!(place.files(), ["out/deep/report.json", "out/deep/requests.jsonl", "scenario.yaml"]);
+    assert_eq!(
+        place.files(),
+        ["out/deep/report.json", "out/deep/requests.jsonl", "out/deep/series.json", "scenario.yaml"]
+    );
     assert_eq!(place.read("out/deep/report.json"), answer.stdout);
     let rows = place.read("out/deep/requests.jsonl");
     assert_eq!(rows.lines().count(), 40);

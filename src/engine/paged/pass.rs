@@ -36,6 +36,13 @@ struct Work {
     chunk: Option<Chunk>,
 }
 
+impl Pass {
+    /// The chunks with those that they belong to.
+    pub(super) fn chunks_of_requests(&self) -> impl Iterator<Item = (RequestId, Chunk)> {
+        self.work.iter().filter_map(|work| Some((work.request, work.chunk?)))
+    }
+}
+
 enum Scheduling {
     Scheduled,
     GaveWay,

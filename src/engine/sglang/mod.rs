@@ -44,6 +44,7 @@ use super::{Cadence, Engine, EngineError, Inputs, Reservation, Signals, TokenSta
 use crate::config::scenario::{EngineOptions, SglangSchedulePolicy};
 use crate::report::record::{Counters, PassTimeline, Role};
 use crate::simulation::SimTime;
+use crate::timing::Chunk;
 use crate::workload::RequestId;
 use crate::workload::prefix::{PathStep, SegmentId};
 
@@ -270,6 +271,12 @@ impl Engine for SglangEngine {
 
     fn pass_metrics(&self, pass: usize) -> PassMetrics {
         self.metrics.unwrap_or_default().after(pass as u32)
+    }
+
+    fn pass_chunks(&self, chunks: &mut Vec<(RequestId, Chunk)>) {
+        if matches!(self.pass.kind, PassKind::Evaluated { .. }) {
+            chunks.extend(self.pass.chunks_of_requests());
+        }
     }
 
     fn take_accepted(&mut self) -> Accepted {

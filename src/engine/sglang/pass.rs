@@ -7,6 +7,7 @@ use crate::engine::{Engine, Output};
 use crate::report::record::Role;
 use crate::simulation::SimTime;
 use crate::timing::{Chunk, DecodeBatch};
+use crate::workload::RequestId;
 
 /// What is under way. Its buffers are reused.
 #[derive(Debug, Default)]
@@ -15,6 +16,8 @@ pub(super) struct Pass {
     /// Prompts that are computed.
     pub(super) batch: Vec<Sequence>,
     chunks: Vec<Chunk>,
+    /// Whose chunk each is.
+    owners: Vec<RequestId>,
     pub(super) rejected: Vec<Sequence>,
     /// What the first in line lacks, if it was looked at and nobody entered.
     pub(super) blocked: Option<Blocked>,
@@ -25,10 +28,16 @@ pub(super) struct Pass {
 impl Pass {
     /// Takes a prompt up.
     pub(super) fn take(&mut self, sequence: Sequence, chunk: Chunk) {
-        self.batch.push(sequence);
         if chunk.new_tokens > 0 {
+            self.owners.push(sequence.request);
             self.chunks.push(chunk);
         }
+        self.batch.push(sequence);
+    }
+
+    /// The chunks with those that they belong to.
+    pub(super) fn chunks_of_requests(&self) -> impl Iterator<Item = (RequestId, Chunk)> {
+        self.owners.iter().copied().zip(self.chunks.iter().copied())
     }
 }
 
@@ -81,6 +90,7 @@ impl SglangEngine {
     /// Takes up prompts, or else makes sure that everybody running can get a token.
     fn compose(&mut self, signals: &mut Signals) {
         self.pass.chunks.clear();
+        self.pass.owners.clear();
         self.pass.has_retracted = false;
         loop {
             self.admit(signals);

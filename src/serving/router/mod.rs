@@ -41,6 +41,8 @@ use self::load::LoadBook;
 use self::members::Members;
 use self::waiting_room::WaitingRoom;
 use super::message::{PlannerMessage, RouterMessage, Serving, WorkerId, WorkerMessage};
+use crate::report::activity::RouteRecord;
+use crate::report::record::Role;
 use crate::simulation::{Actor, Address, Context};
 use crate::workload::prefix::{PathStep, PrefixTree};
 use crate::workload::{RequestId, Workload};
@@ -50,6 +52,8 @@ use crate::workload::{RequestId, Workload};
 pub struct RoutedPool {
     /// Address of the worker of each rank.
     pub workers: Vec<Address<WorkerMessage>>,
+    /// What they do.
+    pub role: Role,
     /// Ranks of each worker.
     pub dp_size: u32,
     /// Tokens that one pass may compute; `None` is unbounded.
@@ -64,6 +68,7 @@ pub struct RoutedPool {
 pub struct Router {
     policy: Box<dyn RoutingPolicy>,
     needs: Needs,
+    role: Role,
     workload: Arc<Workload>,
     tree: Arc<PrefixTree>,
     /// Address of the worker of each rank, by its id.
@@ -90,7 +95,7 @@ impl Router {
         pool: RoutedPool,
     ) -> Self {
         let needs = policy.needs();
-        let RoutedPool { workers, dp_size, max_num_batched_tokens, relay, planner } = pool;
+        let RoutedPool { workers, role, dp_size, max_num_batched_tokens, relay, planner } = pool;
         let members = Members::new(workers.len() as u32, dp_size);
         if needs.hears_of_load() {
             for view in &members.views {
@@ -107,6 +112,7 @@ impl Router {
             placements: vec![WorkerId(0); requests * usize::from(relay)],
             policy,
             needs,
+            role,
             workload,
             tree,
             workers,
@@ -150,6 +156,11 @@ impl Router {
         if !self.members.takes_requests(slot) {
             ctx.fail(format!("the policy chose worker {}, which takes no requests any more", worker.0));
             return true;
+        }
+        if ctx.record().keeps_everything() {
+            let candidates = views.iter().map(WorkerView::candidate).collect();
+            let (at, role) = (ctx.now(), self.role);
+            ctx.record().routed(RouteRecord { at, role, request: request.id, rank: worker.0, candidates });
         }
         let view = &mut self.members.views[slot];
         if let Some(planner) = self.planner {

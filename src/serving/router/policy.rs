@@ -1,5 +1,6 @@
 //! What a routing policy sees and answers.
 
+use crate::report::activity::RouteCandidate;
 use crate::report::record::Role;
 use crate::serving::message::{Serving, WorkerId};
 use crate::simulation::{ActorRng, Context, SimDuration, SimTime};
@@ -154,6 +155,17 @@ pub struct WorkerView {
 }
 
 impl WorkerView {
+    /// What the record of a choice holds of it.
+    pub(super) fn candidate(&self) -> RouteCandidate {
+        RouteCandidate {
+            rank: self.id.0,
+            overlap_blocks: self.overlap_blocks,
+            active_prefill_tokens: self.active_prefill_tokens,
+            active_blocks: self.active_blocks,
+            active_requests: self.active_requests,
+        }
+    }
+
     /// A worker without load.
     pub fn idle(id: WorkerId) -> Self {
         Self {

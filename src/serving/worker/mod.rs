@@ -10,6 +10,7 @@
 //!   starts only after everything else that happens at that instant; hand-offs that come during a pass take effect at its
 //!   end; when all requests are gone the engines hold no KV blocks; a worker that has to go does so when it is empty.
 
+mod activity;
 mod handoff;
 mod watch;
 
@@ -60,6 +61,8 @@ pub struct Worker {
     workload: Arc<Workload>,
     /// A pass is under way.
     busy: bool,
+    /// Start of the first pass in progress.
+    started: SimTime,
     signals: Signals,
     group_ends: Vec<SimTime>,
     /// What a planner may ask for; kept if there is one.
@@ -94,6 +97,7 @@ impl Worker {
             handoff,
             workload,
             busy: false,
+            started: SimTime::ZERO,
             signals: Signals::default(),
             group_ends: Vec::new(),
             watch: None,
@@ -124,6 +128,7 @@ impl Worker {
     fn start_pass(&mut self, ctx: &mut Context<'_, Serving>) -> Result<(), EngineError> {
         let now = ctx.now();
         let cadence = self.cadence();
+        self.started = now;
         let mut end = None;
         let mut passes = usize::MAX;
         if let Some(watch) = &mut self.watch {
@@ -180,6 +185,9 @@ impl Worker {
         }
         if let Some(watch) = &mut self.watch {
             watch.passes_end(&self.ranks);
+        }
+        if ctx.record().keeps_passes() {
+            self.report_activity(ctx);
         }
         for rank in 0..self.ranks.len() {
             self.signals.clear();
@@ -314,6 +322,9 @@ impl Actor<Serving> for Worker {
     type Inbox = WorkerMessage;
 
     fn start(&mut self, ctx: &mut Context<'_, Serving>) {
+        if ctx.record().keeps_passes() {
+            self.ranks.iter_mut().for_each(|rank| rank.watch());
+        }
         if self.listeners.planner.is_some() {
             self.ranks.iter_mut().for_each(|rank| rank.watch());
             self.watch = Some(Watch::new(self.ranks.len(), ctx.now()));

@@ -1,0 +1,270 @@
+//! `spica diff`: where two runs part, and how their figures differ.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use rustc_hash::FxHashMap;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::arguments::{DiffArguments, Format};
+use super::console::Console;
+use super::failure::{Failure, Status};
+use super::results::{figure, find, flattened, json_file, json_lines, shown};
+
+/// Steps in the life of a request, in order, with what they are called.
+const STEPS: [(&str, &str); 6] = [
+    ("arrival_ms", "arrives"),
+    ("dispatched_ms", "is dispatched"),
+    ("first_admit_ms", "enters a batch"),
+    ("first_token_ms", "gets its first token"),
+    ("last_token_ms", "gets its last token"),
+    ("terminal_ms", "ends"),
+];
+
+/// What differs between two runs.
+#[derive(Serialize)]
+struct Difference {
+    /// The earliest event that is not the same in both; absent if all are.
+    first_event: Option<Event>,
+    /// Figures that are not the same.
+    metrics: Vec<Metric>,
+    /// Settings that are not the same, by path.
+    settings: Vec<Setting>,
+}
+
+#[derive(Serialize)]
+struct Event {
+    at_ms: f64,
+    what: String,
+    a: Value,
+    b: Value,
+}
+
+#[derive(Serialize)]
+struct Metric {
+    name: String,
+    a: Option<f64>,
+    b: Option<f64>,
+}
+
+#[derive(Serialize)]
+struct Setting {
+    path: String,
+    a: Value,
+    b: Value,
+}
+
+pub(super) fn run(arguments: &DiffArguments, console: Console) -> Result<Status, Failure> {
+    let (a, b) = (&arguments.a, &arguments.b);
+    let kind = |folder: &Path| {
+        ["report.json", "candidates.json"].into_iter().find(|name| find(folder, name).is_some()).ok_or_else(
+            || Failure::input(format!("{}: holds neither report.json nor candidates.json", folder.display())),
+        )
+    };
+    let (kind_a, kind_b) = (kind(a)?, kind(b)?);
+    if kind_a != kind_b {
+        let message = format!(
+            "{} has {kind_a} and {} has {kind_b}: two replays or two searches can be compared",
+            a.display(),
+            b.display()
+        );
+        return Err(Failure::input(message));
+    }
+    let difference = if kind_a == "report.json" { replays(a, b)? } else { searches(a, b)? };
+    match console.format() {
+        Format::Text => Console::print(&difference.text())?,
+        Format::Json => Console::print_json(&difference)?,
+    }
+    Ok(Status::Success)
+}
+
+fn replays(a: &Path, b: &Path) -> Result<Difference, Failure> {
+    let (report_a, report_b) = (json_file(&a.join("report.json"))?, json_file(&b.join("report.json"))?);
+    let rows = |folder: &Path| json_lines(&folder.join("requests.jsonl"));
+    Ok(Difference {
+        first_event: first_event(&rows(a)?, &rows(b)?),
+        metrics: metrics(&report_a["summary"], &report_b["summary"]),
+        settings: settings(&report_a["scenario"], &report_b["scenario"]),
+    })
+}
+
+fn searches(a: &Path, b: &Path) -> Result<Difference, Failure> {
+    let (result_a, result_b) =
+        (json_file(&a.join("candidates.json"))?, json_file(&b.join("candidates.json"))?);
+    let (best_a, best_b) = (&result_a["candidates"][0], &result_b["candidates"][0]);
+    let trials = |folder: &Path| match find(folder, "trials.jsonl") {
+        Some(path) => json_lines(&path),
+        None => Ok(Vec::new()),
+    };
+    Ok(Difference {
+        first_event: first_trial(&trials(a)?, &trials(b)?),
+        metrics: metrics(&best_a["metrics"], &best_b["metrics"]),
+        settings: settings(&best_a["config"], &best_b["config"]),
+    })
+}
+
+/// The earliest step of any request that is not the same in both runs.
+fn first_event(a: &[Value], b: &[Value]) -> Option<Event> {
+    let name = |row: &Value| shown(&row["request_id"]);
+    let in_b: FxHashMap<String, &Value> = b.iter().map(|row| (name(row), row)).collect();
+    let mut first: Option<Event> = None;
+    let mut consider = |event: Option<Event>| {
+        if let Some(event) = event
+            && first.as_ref().is_none_or(|first| event.at_ms < first.at_ms)
+        {
+            first = Some(event);
+        }
+    };
+    let mut met = 0;
+    for row in a {
+        let other = in_b.get(&name(row)).copied();
+        met += usize::from(other.is_some());
+        consider(parting(&name(row), row, other));
+    }
+    if met < in_b.len() {
+        let in_a: FxHashMap<String, &Value> = a.iter().map(|row| (name(row), row)).collect();
+        for row in b.iter().filter(|row| !in_a.contains_key(&name(row))) {
+            let event = Event {
+                at_ms: row["arrival_ms"].as_f64().unwrap_or(0.0),
+                what: format!("{} arrives in the second run only", name(row)),
+                a: Value::Null,
+                b: row["arrival_ms"].clone(),
+            };
+            consider(Some(event));
+        }
+    }
+    first
+}
+
+/// The first step in which two rows of one request differ.
+fn parting(name: &str, a: &Value, b: Option<&Value>) -> Option<Event> {
+    let at = |row: &Value, key: &str| row[key].as_f64();
+    let Some(b) = b else {
+        return Some(Event {
+            at_ms: at(a, "arrival_ms").unwrap_or(0.0),
+            what: format!("{name} arrives in the first run only"),
+            a: a["arrival_ms"].clone(),
+            b: Value::Null,
+        });
+    };
+    let event = |at_ms: Option<f64>, what: String, key: &str| {
+        Some(Event {
+            at_ms: at_ms.unwrap_or(0.0),
+            what: format!("{name} {what}"),
+            a: a[key].clone(),
+            b: b[key].clone(),
+        })
+    };
+    for (key, what) in STEPS {
+        if a[key] != b[key] {
+            let earlier = at(a, key).into_iter().chain(at(b, key)).reduce(f64::min);
+            return event(earlier, format!("{what} at another time (ms)"), key);
+        }
+        if key == "dispatched_ms" {
+            for worker in ["prefill_worker", "decode_worker"] {
+                if a[worker] != b[worker] {
+                    return event(
+                        at(a, key),
+                        format!("goes to another {}", worker.replace('_', " ")),
+                        worker,
+                    );
+                }
+            }
+        }
+        if key == "first_admit_ms" && a["reused_input_tokens"] != b["reused_input_tokens"] {
+            return event(at(a, key), "reuses another number of tokens".into(), "reused_input_tokens");
+        }
+    }
+    (a["status"] != b["status"])
+        .then(|| event(at(a, "terminal_ms"), "ends with another status".into(), "status"))?
+}
+
+/// The first trial that is not the same in both searches.
+fn first_trial(a: &[Value], b: &[Value]) -> Option<Event> {
+    let longest = a.len().max(b.len());
+    (0..longest).find_map(|index| {
+        let (left, right) = (a.get(index), b.get(index));
+        let differs = ["config", "outcome", "score"]
+            .into_iter()
+            .find(|key| left.map(|trial| &trial[*key]) != right.map(|trial| &trial[*key]))?;
+        let value = |trial: Option<&Value>| trial.map_or(Value::Null, |trial| trial[differs].clone());
+        Some(Event {
+            at_ms: 0.0,
+            what: format!("trial {} has another {differs}", index + 1),
+            a: value(left),
+            b: value(right),
+        })
+    })
+}
+
+fn metrics(a: &Value, b: &Value) -> Vec<Metric> {
+    let empty = Map::new();
+    let (a, b) = (a.as_object().unwrap_or(&empty), b.as_object().unwrap_or(&empty));
+    let names = a.keys().chain(b.keys().filter(|name| !a.contains_key(*name)));
+    names
+        .map(|name| {
+            let value = |figures: &Map<String, Value>| figures.get(name).and_then(Value::as_f64);
+            Metric { name: name.clone(), a: value(a), b: value(b) }
+        })
+        .filter(|metric| metric.a != metric.b)
+        .collect()
+}
+
+pub(super) fn differing(a: &Value, b: &Value) -> Vec<(String, Value, Value)> {
+    let (a, b) = (flattened(a), flattened(b));
+    let paths = a.keys().chain(b.keys().filter(|path| !a.contains_key(*path)));
+    paths
+        .map(|path| {
+            let value = |values: &Map<String, Value>| values.get(path).cloned().unwrap_or_default();
+            (path.clone(), value(&a), value(&b))
+        })
+        .filter(|(_, a, b)| a != b)
+        .collect()
+}
+
+fn settings(a: &Value, b: &Value) -> Vec<Setting> {
+    differing(a, b).into_iter().map(|(path, a, b)| Setting { path, a, b }).collect()
+}
+
+impl Difference {
+    fn text(&self) -> String {
+        let mut text = String::new();
+        if self.first_event.is_none() && self.metrics.is_empty() && self.settings.is_empty() {
+            return "the runs are the same\n".into();
+        }
+        if !self.settings.is_empty() {
+            text += "settings that differ\n";
+            for Setting { path, a, b } in &self.settings {
+                let _ = writeln!(text, "  {path}: {} -> {}", shown(a), shown(b));
+            }
+        }
+        match &self.first_event {
+            None => text += "every event is the same\n",
+            Some(Event { at_ms, what, a, b }) => {
+                let _ = writeln!(
+                    text,
+                    "first event that differs, at {} ms\n  {what}: {} -> {}",
+                    figure(*at_ms),
+                    shown(a),
+                    shown(b)
+                );
+            }
+        }
+        if self.metrics.is_empty() {
+            text += "every figure is the same\n";
+            return text;
+        }
+        text += "figures that differ\n";
+        let width = self.metrics.iter().map(|metric| metric.name.len()).max().unwrap_or(0);
+        for Metric { name, a, b } in &self.metrics {
+            let side = |value: &Option<f64>| value.map_or("-".into(), figure);
+            let change = match (a, b) {
+                (Some(a), Some(b)) if *a != 0.0 => format!("{:+.2} %", (b / a - 1.0) * 100.0),
+                _ => String::new(),
+            };
+            let _ = writeln!(text, "  {name:<width$} {:>14} {:>14} {change:>12}", side(a), side(b));
+        }
+        text
+    }
+}

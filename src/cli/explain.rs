@@ -1,0 +1,305 @@
+//! `spica explain`: why a request went where it did, why the fleet changed, why a candidate is where it is.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::arguments::{ExplainCommand, Format};
+use super::check::check_policies;
+use super::console::Console;
+use super::diff::differing;
+use super::failure::{Failure, Status};
+use super::input::{load_document, load_workload};
+use super::results::{candidate, figure, find, json_file, json_lines, shown};
+use crate::config::{Document, Override};
+use crate::registry::Registry;
+use crate::report::activity::{ActivityDetail, RouteRecord};
+use crate::report::phases::phases;
+use crate::report::record::RunRecord;
+use crate::report::requests::request_name;
+use crate::serving::{self, ReplayLimits, Traffic};
+use crate::simulation::SimTime;
+use crate::workload::{RequestId, Workload};
+
+/// Figures of two neighbours in a ranking that are set side by side.
+const COMPARED: [&str; 8] = [
+    "output_throughput_tok_s",
+    "goodput_output_throughput_tok_s",
+    "attainment",
+    "mean_ttft_ms",
+    "mean_tpot_ms",
+    "mean_e2e_latency_ms",
+    "prefix_cache_reused_ratio",
+    "gpu_hours",
+];
+
+pub(super) fn run(
+    command: &ExplainCommand,
+    console: Console,
+    registry: &Registry,
+) -> Result<Status, Failure> {
+    let explanation = match command {
+        ExplainCommand::Request { scenario, request, overrides } => {
+            explain_request(scenario, request, &overrides.set, registry, console)?
+        }
+        ExplainCommand::Tick { folder, tick } => explain_tick(folder, *tick)?,
+        ExplainCommand::Candidate { folder, rank } => explain_candidate(folder, *rank)?,
+    };
+    match console.format() {
+        Format::Text => Console::print(&explanation.text)?,
+        Format::Json => Console::print_json(&explanation.json)?,
+    }
+    Ok(Status::Success)
+}
+
+struct Explanation {
+    text: String,
+    json: Value,
+}
+
+/// Replays the scenario once more, keeping what went on, and tells the story of one request.
+fn explain_request(
+    file: &Path,
+    name: &str,
+    overrides: &[Override],
+    registry: &Registry,
+    console: Console,
+) -> Result<Explanation, Failure> {
+    let document = load_document(file, overrides)?;
+    check_policies(file, &document, registry)?;
+    let Document::Scenario(scenario) = document else {
+        let message = "is a search configuration; its candidates are explained by `spica explain candidate`";
+        return Err(Failure::input(format!("{}: {message}", file.display())));
+    };
+    let block_size = scenario.deployment.block_size();
+    let traffic = Traffic::new(load_workload(&scenario.workload, block_size, console)?, block_size);
+    let workload = traffic.workload();
+    let known = (0..workload.requests.len() as u32).map(RequestId);
+    let Some(id) = known.into_iter().find(|&id| request_name(workload, id) == name) else {
+        let count = workload.requests.len();
+        let message = format!(
+            "{name}: there is no such request among {count}; those without a name are request_1 and so on"
+        );
+        return Err(Failure::input(message));
+    };
+    let limits = ReplayLimits { detail: ActivityDetail::Everything, ..ReplayLimits::default() };
+    let record = serving::replay(&scenario, &traffic, registry, &limits)
+        .map_err(|error| Failure::run(format!("{}: the replay failed: {error}", file.display())))?;
+    Ok(story(id, &record, workload))
+}
+
+fn ms(time: SimTime) -> String {
+    figure(time.as_ms())
+}
+
+fn story(id: RequestId, record: &RunRecord, workload: &Workload) -> Explanation {
+    let number = id.0 as usize;
+    let (request, asked) = (&record.requests[number], &workload.requests[number]);
+    let phases = phases(request, record.handoffs.get(number), record.end);
+    let mut text = format!(
+        "{}: {} prompt tokens, {} output tokens asked for; {:?}\n",
+        request_name(workload, id),
+        asked.input_length,
+        asked.output_length,
+        request.status
+    )
+    .to_lowercase();
+    if request.arrival.is_none() {
+        text += "it never arrived: the run ended first\n";
+    }
+    let total = phases.iter().map(|phase| phase.end.since(phase.start).as_ms()).sum::<f64>();
+    text += "where its time went\n";
+    for phase in &phases {
+        let length = phase.end.since(phase.start).as_ms();
+        let _ = writeln!(
+            text,
+            "  {:<24} {:>12} ms {:>6.1} %   from {} ms",
+            phase.name,
+            figure(length),
+            length / total * 100.0,
+            ms(phase.start)
+        );
+    }
+    let routes: Vec<&RouteRecord> =
+        record.activity.routes.iter().filter(|route| route.request == id).collect();
+    for route in &routes {
+        text += &route_text(route);
+    }
+    let admissions = record.activity.admissions.iter().filter(|admission| admission.request == id);
+    for (count, admission) in admissions.clone().enumerate() {
+        let again = if count == 0 { "" } else { " again, after it had to give way" };
+        let reused = admission.reused_tokens;
+        let _ = writeln!(
+            text,
+            "entered a batch{again} at {} ms with {reused} prompt tokens found in the cache",
+            ms(admission.at)
+        );
+    }
+    let chunks: Vec<_> = record.activity.chunks.iter().filter(|chunk| chunk.request == id).collect();
+    if !chunks.is_empty() {
+        let _ = writeln!(text, "prompt computed in {} chunks", chunks.len());
+        for chunk in &chunks {
+            let _ = writeln!(
+                text,
+                "  rank {}: {} tokens behind {}, {} to {} ms",
+                chunk.rank,
+                chunk.new_tokens,
+                chunk.prefix_tokens,
+                ms(chunk.start),
+                ms(chunk.end)
+            );
+        }
+    }
+    let json = json!({
+        "request_id": request_name(workload, id),
+        "status": request.status,
+        "phases": phases.iter().map(|phase| json!({
+            "name": phase.name, "start_ms": phase.start.as_ms(), "end_ms": phase.end.as_ms(),
+        })).collect::<Vec<_>>(),
+        "routes": routes.iter().map(|route| route_json(route)).collect::<Vec<_>>(),
+        "admissions": admissions.map(|admission| json!({
+            "at_ms": admission.at.as_ms(), "reused_tokens": admission.reused_tokens,
+        })).collect::<Vec<_>>(),
+        "chunks": chunks.iter().map(|chunk| json!({
+            "rank": chunk.rank, "new_tokens": chunk.new_tokens, "prefix_tokens": chunk.prefix_tokens,
+            "start_ms": chunk.start.as_ms(), "end_ms": chunk.end.as_ms(),
+        })).collect::<Vec<_>>(),
+    });
+    Explanation { text, json }
+}
+
+fn route_text(route: &RouteRecord) -> String {
+    let mut text = format!(
+        "placed on {} rank {} at {} ms; what its router saw\n",
+        route.role.name(),
+        route.rank,
+        ms(route.at)
+    );
+    let _ = writeln!(
+        text,
+        "  {:>6} {:>15} {:>22} {:>14} {:>16}",
+        "rank", "blocks cached", "prompt tokens placed", "blocks placed", "requests placed"
+    );
+    for seen in &route.candidates {
+        let mark = if seen.rank == route.rank { " <- chosen" } else { "" };
+        let _ = writeln!(
+            text,
+            "  {:>6} {:>15} {:>22} {:>14} {:>16}{mark}",
+            seen.rank,
+            seen.overlap_blocks,
+            seen.active_prefill_tokens,
+            seen.active_blocks,
+            seen.active_requests
+        );
+    }
+    text
+}
+
+fn route_json(route: &RouteRecord) -> Value {
+    let seen = route.candidates.iter().map(|seen| {
+        json!({
+            "rank": seen.rank, "overlap_blocks": seen.overlap_blocks,
+            "active_prefill_tokens": seen.active_prefill_tokens, "active_blocks": seen.active_blocks,
+            "active_requests": seen.active_requests,
+        })
+    });
+    json!({"at_ms": route.at.as_ms(), "pool": route.role, "rank": route.rank, "candidates": seen.collect::<Vec<_>>()})
+}
+
+/// What a planner saw and did at one tick.
+fn explain_tick(folder: &Path, tick: u64) -> Result<Explanation, Failure> {
+    let Some(path) = find(folder, "scaling.jsonl") else {
+        let message = "holds no scaling.jsonl: its deployment has no planner";
+        return Err(Failure::input(format!("{}: {message}", folder.display())));
+    };
+    let rows = json_lines(&path)?;
+    let Some(row) = rows.iter().find(|row| row["tick"].as_u64() == Some(tick)) else {
+        let last = rows.last().map_or_else(|| "none".into(), |row| shown(&row["tick"]));
+        return Err(Failure::input(format!("tick {tick}: ticks go from 0 to {last}")));
+    };
+    let mut text = String::new();
+    for (path, value) in super::results::flattened(row) {
+        let _ = writeln!(text, "{path}: {}", shown(&value));
+    }
+    Ok(Explanation { text, json: row.clone() })
+}
+
+/// Which bounds a candidate is near, and what sets it apart from the one behind it.
+fn explain_candidate(folder: &Path, rank: usize) -> Result<Explanation, Failure> {
+    let one = candidate(folder, rank)?;
+    let result = json_file(&folder.join("candidates.json"))?;
+    let next = result["candidates"].get(rank);
+    let mut text =
+        format!("rank {rank}: score {} on {} GPUs\n", shown(&one["score"]), shown(&one["used_gpus"]));
+    let bounds = bounds(&one, &result["goal"]);
+    if !bounds.is_empty() {
+        text += "bounds\n";
+    }
+    let mut rows = Vec::new();
+    for (name, value, bound, most) in bounds {
+        let used = if most { value / bound } else { bound / value.max(f64::MIN_POSITIVE) };
+        let verdict = match used {
+            used if used > 1.0 => "missed",
+            used if used >= 0.95 => "binds",
+            _ => "has room",
+        };
+        let sign = if most { "at most" } else { "at least" };
+        let _ =
+            writeln!(text, "  {name:<28} {:>12}   {sign} {:>10}   {verdict}", figure(value), figure(bound));
+        rows.push(json!({"bound": name, "value": value, "limit": bound, "verdict": verdict}));
+    }
+    let mut changes = Vec::new();
+    match next {
+        None => text += "it is the last of the ranking\n",
+        Some(next) => {
+            let gap = one["score"].as_f64().unwrap_or(0.0) - next["score"].as_f64().unwrap_or(0.0);
+            let _ =
+                writeln!(text, "before rank {} by {} in score; settings that differ", rank + 1, figure(gap));
+            changes = differing(&one["config"], &next["config"]);
+            for (path, own, other) in &changes {
+                let _ = writeln!(text, "  {path}: {} here, {} there", shown(own), shown(other));
+            }
+            text += "figures\n";
+            for name in COMPARED {
+                if let (Some(own), Some(other)) =
+                    (one["metrics"][name].as_f64(), next["metrics"][name].as_f64())
+                {
+                    let _ =
+                        writeln!(text, "  {name:<34} {:>12} here {:>12} there", figure(own), figure(other));
+                }
+            }
+        }
+    }
+    let changes =
+        changes.iter().map(|(path, own, other)| json!({"setting": path, "here": own, "there": other}));
+    let json = json!({
+        "rank": rank, "score": one["score"], "used_gpus": one["used_gpus"], "bounds": rows,
+        "next": next.map(|next| json!({"score": next["score"], "settings": changes.collect::<Vec<_>>()})),
+    });
+    Ok(Explanation { text, json })
+}
+
+/// Name, value and limit of each bound, and whether the limit is the most that is allowed.
+fn bounds(candidate: &Value, goal: &Value) -> Vec<(String, f64, f64, bool)> {
+    let metric = |name: &str| candidate["metrics"][name].as_f64();
+    let mut bounds = Vec::new();
+    if let (Some(budget), Some(used)) =
+        (candidate["config"]["gpu_budget"].as_f64(), candidate["used_gpus"].as_f64())
+    {
+        bounds.push(("GPUs of the budget".to_owned(), used, budget, true));
+    }
+    for (key, name, figure) in [
+        ("ttft_ms", "mean TTFT of the SLA", "mean_ttft_ms"),
+        ("itl_ms", "mean TPOT of the SLA", "mean_tpot_ms"),
+        ("e2e_ms", "mean E2E of the SLA", "mean_e2e_latency_ms"),
+    ] {
+        if let (Some(bound), Some(value)) = (goal["sla"][key].as_f64(), metric(figure)) {
+            bounds.push((name.to_owned(), value, bound, true));
+        }
+    }
+    if let (Some(bound), Some(value)) = (goal["min_attainment"].as_f64(), metric("attainment")) {
+        bounds.push(("attainment".to_owned(), value, bound, false));
+    }
+    bounds
+}

@@ -1,0 +1,104 @@
+//! Files that earlier commands have written.
+
+use std::io::BufRead;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value};
+
+use super::failure::Failure;
+use super::input::open_file;
+use crate::report::files::SCHEMA_VERSION;
+
+/// A file of a folder, if it is there.
+pub(super) fn find(folder: &Path, name: &str) -> Option<PathBuf> {
+    Some(folder.join(name)).filter(|path| path.is_file())
+}
+
+/// Reads a result file.
+pub(super) fn json_file(path: &Path) -> Result<Value, Failure> {
+    let value: Value = serde_json::from_reader(open_file(path)?)
+        .map_err(|error| Failure::input(format!("{}: {error}", path.display())))?;
+    match value["schema_version"].as_u64() {
+        Some(version) if version == u64::from(SCHEMA_VERSION) => Ok(value),
+        found => {
+            let found = found.map_or("none".into(), |version| version.to_string());
+            let message = format!("has schema_version {found}; this program reads {SCHEMA_VERSION}");
+            Err(Failure::input(format!("{}: {message}", path.display())))
+        }
+    }
+}
+
+/// Reads a file of one JSON value a line.
+pub(super) fn json_lines(path: &Path) -> Result<Vec<Value>, Failure> {
+    let mut values = Vec::new();
+    for (number, line) in (1..).zip(open_file(path)?.lines()) {
+        let line = line.map_err(|error| Failure::input(format!("{}: {error}", path.display())))?;
+        if line.trim().is_empty() {
+            continue;
+        }
+        let value = serde_json::from_str(&line)
+            .map_err(|error| Failure::input(format!("{}: line {number}: {error}", path.display())))?;
+        values.push(value);
+    }
+    Ok(values)
+}
+
+/// The candidate of a rank.
+pub(super) fn candidate(folder: &Path, rank: usize) -> Result<Value, Failure> {
+    let Some(path) = find(folder, "candidates.json") else {
+        let message = "holds no candidates.json: give the --output-dir of a search";
+        return Err(Failure::input(format!("{}: {message}", folder.display())));
+    };
+    let result = json_file(&path)?;
+    let candidates = result["candidates"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let found = rank.checked_sub(1).and_then(|index| candidates.get(index)).cloned();
+    found.ok_or_else(|| {
+        Failure::input(format!("{}: rank {rank}: there are {} candidates", path.display(), candidates.len()))
+    })
+}
+
+/// The values of nested objects, and of objects in lists, by their paths.
+pub(super) fn flattened(value: &Value) -> Map<String, Value> {
+    let mut flat = Map::new();
+    flatten(value, "", &mut flat);
+    flat
+}
+
+fn flatten(value: &Value, path: &str, flat: &mut Map<String, Value>) {
+    match value {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                let inner = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+                flatten(value, &inner, flat);
+            }
+        }
+        Value::Array(items) if items.iter().any(Value::is_object) => {
+            for (index, item) in items.iter().enumerate() {
+                flatten(item, &format!("{path}[{index}]"), flat);
+            }
+        }
+        other => {
+            flat.insert(path.to_owned(), other.clone());
+        }
+    }
+}
+
+/// A value for people.
+pub(super) fn shown(value: &Value) -> String {
+    match value {
+        Value::Null => "-".into(),
+        Value::String(text) => text.clone(),
+        Value::Number(number) if number.is_f64() => number.as_f64().map_or_else(String::new, figure),
+        other => other.to_string(),
+    }
+}
+
+/// A figure with six significant digits, without an exponent and without zeros at the end.
+pub(super) fn figure(value: f64) -> String {
+    if value == 0.0 || !value.is_finite() {
+        return if value == 0.0 { "0".into() } else { value.to_string() };
+    }
+    let decimals = (5 - value.abs().log10().floor() as i32).clamp(0, 9) as usize;
+    let text = format!("{value:.decimals$}");
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').into() } else { text }
+}

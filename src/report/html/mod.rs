@@ -1,0 +1,13 @@
+//! A report that people can open: one HTML file without a network, made from what a replay or a search has written.
+
+mod chart;
+mod page;
+mod replay_page;
+mod scale;
+mod search_page;
+mod text;
+
+pub use chart::{Bars, Chart, Figure, Plot, Point, Series, Shape};
+pub use page::{Page, STYLE, Section};
+pub use replay_page::{ReplayFiles, replay_page};
+pub use search_page::{SearchFiles, search_page};

@@ -1,0 +1,204 @@
+//! `spica explain`, `diff`, `deploy`, `completions` and `man`.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
+
+use serde_json::Value;
+
+use super::cli_command::Workplace;
+
+const SCENARIO: &str = "\
+deployment:
+  mode: agg
+  router: {policy: kv_router}
+  agg: {workers: 2, engine: {num_gpu_blocks: 60, block_size: 16, max_num_batched_tokens: 256}, timing: {model: fixed, prefill_ms: 10, decode_ms: 2}}
+workload:
+  trace_block_size: 16
+  requests:
+    - {id: first, arrival_ms: 0, input_length: 400, output_length: 30, hash_ids: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25]}
+    - {id: second, arrival_ms: 100, input_length: 400, output_length: 5, hash_ids: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25]}
+    - {id: third, arrival_ms: 101, input_length: 100, output_length: 5}
+";
+
+const SEARCH: &str = "\
+search_space:
+  model_name: a/Model-1
+  hardware_sku: h200_sxm
+  deployment_mode: [agg]
+  parallel_configs: [{tp: 1, replicas: 1}, {tp: 1, replicas: 2}, {tp: 2, replicas: 2}]
+  router_mode: [round_robin, kv_router]
+  timing: {model: polynomial}
+  planner_scaling_policy: [disabled]
+goal: {target: throughput, sla: {ttft_ms: 5000}}
+workload: {isl: 500, osl: 20, concurrency: 4, num_request_ratio: 4}
+sweep: {sampler: random, max_rounds: 2, candidates_per_round: 6, parallel_evals: 2}
+";
+
+fn searched() -> Workplace {
+    let place = Workplace::with("search.yaml", SEARCH);
+    place.run(&["search", "search.yaml", "--output-dir", "out"]).ending(0);
+    place
+}
+
+#[test]
+fn a_request_is_explained() {
+    let place = Workplace::with("scenario.yaml", SCENARIO);
+    let text = place.run(&["explain", "request", "scenario.yaml", "second"]).ending(0).stdout;
+    for part in ["second: 400 prompt tokens", "where its time went", "prefill", "decode", "<- chosen", "25"] {
+        assert!(text.contains(part), "no {part:?} in\n{text}");
+    }
+    let story =
+        place.run(&["explain", "request", "scenario.yaml", "second", "--format=json"]).ending(0).json();
+    // The router sends it where its prompt is cached, and what is not cached is computed.
+    let route = &story["routes"][0];
+    let chosen =
+        route["candidates"].as_array().unwrap().iter().find(|seen| seen["rank"] == route["rank"]).unwrap();
+    assert!(chosen["overlap_blocks"].as_u64().unwrap() >= 24, "{story}");
+    let reused = story["admissions"][0]["reused_tokens"].as_u64().unwrap();
+    let computed: u64 =
+        story["chunks"].as_array().unwrap().iter().map(|chunk| chunk["new_tokens"].as_u64().unwrap()).sum();
+    assert_eq!(reused + computed, 400);
+    let phases = story["phases"].as_array().unwrap();
+    assert_eq!(phases[0]["start_ms"], 100.0);
+    for pair in phases.windows(2) {
+        assert_eq!(pair[0]["end_ms"], pair[1]["start_ms"], "phases leave no gap");
+    }
+    place
+        .run(&["explain", "request", "scenario.yaml", "fourth"])
+        .refusing(&["fourth", "no such request among 3"]);
+}
+
+#[test]
+fn a_candidate_is_explained() {
+    let place = searched();
+    let text = place.run(&["explain", "candidate", "out"]).ending(0).stdout;
+    for part in
+        ["rank 1: score", "mean TTFT of the SLA", "has room", "before rank 2 by", "settings that differ"]
+    {
+        assert!(text.contains(part), "no {part:?} in\n{text}");
+    }
+    let result = place.read_json("out/candidates.json");
+    let last = result["candidates"].as_array().unwrap().len().to_string();
+    let text = place.run(&["explain", "candidate", "out", "--rank", &last]).ending(0).stdout;
+    assert!(text.contains("the last of the ranking"), "{text}");
+    place.run(&["explain", "candidate", "out", "--rank", "9999"]).refusing(&["rank 9999", "candidates"]);
+    place.run(&["explain", "tick", "out", "1"]).refusing(&["no scaling.jsonl"]);
+}
+
+#[test]
+fn a_tick_is_what_the_planner_wrote() {
+    let rows = "{\"tick\": 0, \"at_ms\": 5, \"decision\": {\"agg\": 2}}\n{\"tick\": 1, \"at_ms\": 9}\n";
+    let place = Workplace::with("out/scaling.jsonl", rows);
+    let text = place.run(&["explain", "tick", "out", "0"]).ending(0).stdout;
+    assert_eq!(text, "tick: 0\nat_ms: 5\ndecision.agg: 2\n");
+    place.run(&["explain", "tick", "out", "3"]).refusing(&["ticks go from 0 to 1"]);
+}
+
+#[test]
+fn two_replays_part_at_their_first_different_event() {
+    let place = Workplace::with("scenario.yaml", SCENARIO);
+    place.run(&["replay", "scenario.yaml", "--output-dir", "a"]).ending(0);
+    place.run(&["replay", "scenario.yaml", "--output-dir", "same"]).ending(0);
+    let other = ["--set", "deployment.router={policy: round_robin}"];
+    place.run(&[&["replay", "scenario.yaml", "--output-dir", "b"][..], &other].concat()).ending(0);
+    assert_eq!(place.run(&["diff", "a", "same"]).ending(0).stdout, "the runs are the same\n");
+
+    let difference = place.run(&["diff", "a", "b", "--format=json"]).ending(0).json();
+    let (first, mut earliest) = (&difference["first_event"], f64::INFINITY);
+    let rows = |folder: &str| -> Vec<Value> {
+        let rows = place.read(&format!("{folder}/requests.jsonl"));
+        rows.lines().map(|row| serde_json::from_str(row).unwrap()).collect()
+    };
+    for (a, b) in rows("a").iter().zip(&rows("b")) {
+        let worker = (a["decode_worker"] != b["decode_worker"]).then(|| a["dispatched_ms"].as_f64().unwrap());
+        let stamp =
+            ["first_admit_ms", "first_token_ms", "terminal_ms"].into_iter().find(|key| a[*key] != b[*key]);
+        let stamp = stamp.map(|key| a[key].as_f64().unwrap().min(b[key].as_f64().unwrap()));
+        earliest = [worker, stamp].into_iter().flatten().fold(earliest, f64::min);
+    }
+    assert_eq!(first["at_ms"].as_f64().unwrap(), earliest, "{difference}");
+    let paths: Vec<&str> =
+        difference["settings"].as_array().unwrap().iter().map(|one| one["path"].as_str().unwrap()).collect();
+    assert!(paths.contains(&"deployment.router.policy"), "{paths:?}");
+    let text = place.run(&["diff", "a", "b"]).ending(0).stdout;
+    for part in
+        ["settings that differ", "first event that differs, at", "figures that differ", "mean_ttft_ms"]
+    {
+        assert!(text.contains(part), "no {part:?} in\n{text}");
+    }
+    place.run(&["diff", "a", "."]).refusing(&["neither report.json nor candidates.json"]);
+}
+
+#[test]
+fn two_searches_are_compared_by_their_trials_and_best_candidates() {
+    let place = searched();
+    let less = ["--set", "workload.osl=10"];
+    place.run(&[&["search", "search.yaml", "--output-dir", "less"][..], &less].concat()).ending(0);
+    let text = place.run(&["diff", "out", "less"]).ending(0).stdout;
+    assert!(text.contains("trial 1 has another score"), "{text}");
+    let replay = Workplace::with("scenario.yaml", SCENARIO);
+    replay.run(&["replay", "scenario.yaml", "--output-dir", "run"]).ending(0);
+    let run = replay.path("run");
+    place.run(&["diff", "out", run.to_str().unwrap()]).refusing(&["two replays or two searches"]);
+}
+
+#[test]
+fn a_candidate_becomes_commands_and_manifests() {
+    let place = searched();
+    let best = &place.read_json("out/candidates.json")["candidates"][0];
+    let pool = &best["scenario"]["deployment"]["agg"];
+    let commands = place.run(&["deploy", "out"]).ending(0);
+    let tensor = format!("--tensor-parallel-size {}", pool["tensor_parallel_size"]);
+    let start = format!("start {} of these", pool["workers"]);
+    for part in
+        ["vllm serve a/Model-1", &tensor, &start, "--block-size 64", "# Not said below:", "agg.timing"]
+    {
+        assert!(commands.stdout.contains(part), "no {part:?} in\n{}", commands.stdout);
+    }
+    assert!(commands.stderr.contains("not said: router"), "{}", commands.stderr);
+
+    place.run(&["deploy", "out", "--output-dir", "deployed", "--image", "registry/engine:1"]).ending(0);
+    assert_eq!(place.read("deployed/commands.sh"), commands.stdout);
+    for (name, kind) in [("dynamo.yaml", "DynamoGraphDeployment"), ("kubernetes.yaml", "Deployment")] {
+        let text = place.read(&format!("deployed/{name}"));
+        assert!(text.contains(&format!("kind: {kind}")), "{text}");
+        assert!(text.contains(&format!("replicas: {}", pool["workers"])), "{text}");
+        assert!(text.contains("registry/engine:1"), "{text}");
+    }
+    let router = best["scenario"]["deployment"]["router"]["policy"].as_str().unwrap();
+    let mode = if router == "kv_router" { "kv" } else { "round-robin" };
+    assert!(place.read("deployed/dynamo.yaml").contains(mode));
+    // The script is one that a shell takes.
+    let checked =
+        std::process::Command::new("bash").arg("-n").arg(place.path("deployed/commands.sh")).status();
+    assert!(checked.unwrap().success());
+
+    let json = place.run(&["deploy", "out", "--rank=2", "--format=json"]).ending(0).json();
+    assert_eq!(json["pools"][0]["command"][0], "vllm");
+    place.run(&["deploy", "out", "--rank=9999"]).refusing(&["rank 9999"]);
+
+    let replay = Workplace::with("scenario.yaml", SCENARIO);
+    replay.run(&["replay", "scenario.yaml", "--output-dir", "run"]).ending(0);
+    replay.run(&["deploy", "run"]).refusing(&["--model"]);
+    let sglang =
+        ["--set", "deployment.agg.engine={backend: sglang}", "--set", "deployment.router={policy: random}"];
+    replay.run(&[&["replay", "scenario.yaml", "--output-dir", "run"][..], &sglang].concat()).ending(0);
+    let commands = replay.run(&["deploy", "run", "--model", "m"]).ending(0).stdout;
+    assert!(commands.contains("sglang.launch_server") && commands.contains("--page-size"), "{commands}");
+}
+
+#[test]
+fn completions_and_manual_pages_know_every_command() {
+    let place = Workplace::new();
+    for shell in ["bash", "zsh", "fish"] {
+        let script = place.run(&["completions", shell]).ending(0).stdout;
+        assert!(script.contains("timeline") && script.contains("explain"), "{shell}");
+    }
+    place.run(&["man", "pages"]).ending(0);
+    let files = place.files();
+    for page in
+        ["spica.1", "spica-replay.1", "spica-trace-convert.1", "spica-explain-request.1", "spica-deploy.1"]
+    {
+        assert!(files.contains(&format!("pages/{page}")), "{page}: {files:?}");
+    }
+    assert!(place.read("pages/spica-trace-convert.1").contains("burstgpt"));
+}

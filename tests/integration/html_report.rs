@@ -1,0 +1,185 @@
+//! `spica report`: pages stand alone and their figures hold the numbers of the results.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
+
+use serde_json::Value;
+
+use super::cli_command::Workplace;
+
+const SCENARIO: &str = "\
+deployment:
+  mode: agg
+  router: {policy: kv_router}
+  agg: {workers: 2, engine: {num_gpu_blocks: 600, max_num_batched_tokens: 512}}
+workload: {isl: 900, osl: 40, request_rate: 20, num_request_ratio: 40}
+sla: {ttft_ms: 150, itl_ms: 20}
+";
+
+const SEARCH: &str = "\
+search_space:
+  model_name: a/model
+  hardware_sku: h200_sxm
+  deployment_mode: [agg]
+  parallel_configs: [{tp: 1, replicas: 1}, {tp: 1, replicas: 2}, {tp: 2, replicas: 2}]
+  router_mode: [round_robin, kv_router]
+  timing: {model: polynomial}
+  planner_scaling_policy: [disabled]
+workload: {isl: 500, osl: 20, concurrency: 4, num_request_ratio: 4}
+sweep: {sampler: random, max_rounds: 2, candidates_per_round: 6, parallel_evals: 2}
+";
+
+fn replayed() -> Workplace {
+    let place = Workplace::with("scenario.yaml", SCENARIO);
+    place.run(&["replay", "scenario.yaml", "--output-dir", "out"]).ending(0);
+    place
+}
+
+fn searched() -> Workplace {
+    let place = Workplace::with("search.yaml", SEARCH);
+    place.run(&["search", "search.yaml", "--output-dir", "out"]).ending(0);
+    place
+}
+
+/// The numbers of a figure: series, horizontal and vertical place.
+fn numbers(place: &Workplace, figure: &str) -> Vec<(String, f64, f64)> {
+    let csv = place.run(&["report", "out", "--format=csv", "--figure", figure]).ending(0).stdout;
+    let rows = csv.lines().skip(1).filter(|line| line.split(',').count() >= 3);
+    rows.filter_map(|line| {
+        let mut cells = line.split(',');
+        Some((cells.next()?.to_owned(), cells.next()?.parse().ok()?, cells.next()?.parse().ok()?))
+    })
+    .collect()
+}
+
+#[track_caller]
+fn stands_alone(html: &str) {
+    assert!(html.starts_with("<!DOCTYPE html>") && html.ends_with("</html>\n"));
+    let foreign =
+        html.match_indices("http").filter(|(at, _)| !html[*at..].starts_with("http://www.w3.org/2000/svg"));
+    assert_eq!(foreign.count(), 0, "the page needs a network");
+    for tag in ["section", "table", "figure", "svg", "div", "tr", "td"] {
+        let opened = html.matches(&format!("<{tag}>")).count() + html.matches(&format!("<{tag} ")).count();
+        assert_eq!(opened, html.matches(&format!("</{tag}>")).count(), "{tag}");
+    }
+    assert!(!html.contains("NaN") && !html.contains("inf\""), "a figure has a place that is none");
+}
+
+#[test]
+fn the_page_of_a_replay_holds_its_figures() {
+    let place = replayed();
+    let html = place.run(&["report", "out"]).ending(0).stdout;
+    stands_alone(&html);
+    for id in [
+        "ttft_ms_attainment",
+        "tpot_ms_distribution",
+        "e2e_ms_attainment",
+        "phases",
+        "throughput",
+        "prefill",
+        "queue",
+        "workers",
+        "gpus",
+        "busy",
+        "batch",
+        "kv_blocks",
+    ] {
+        assert!(html.contains(&format!("<figure id=\"{id}\">")), "{id}");
+    }
+    place.run(&["report", "out", "--output", "page.html"]).ending(0);
+    assert_eq!(place.read("page.html"), html);
+
+    let summary = &place.read_json("out/report.json")["summary"];
+    let rows: Vec<Value> =
+        place.read("out/requests.jsonl").lines().map(|row| serde_json::from_str(row).unwrap()).collect();
+    // The curve of attainment passes through the share that meets the bound.
+    let curve = numbers(&place, "ttft_ms_attainment");
+    let reached = curve.iter().filter(|(_, x, _)| *x <= 150.0).map(|(.., y)| *y).fold(0.0, f64::max);
+    let met = rows.iter().filter(|row| row["ttft_ms"].as_f64().is_some_and(|ttft| ttft <= 150.0)).count();
+    let expected = met as f64 * 100.0 / rows.len() as f64;
+    assert!((reached - expected).abs() < 1e-9, "{reached} {expected}");
+    let longest = curve.iter().map(|(_, x, _)| *x).fold(0.0, f64::max);
+    assert_eq!(longest, summary["max_ttft_ms"].as_f64().unwrap());
+    // Throughput over time adds up to all tokens, the queue to the time that requests were there.
+    let series = place.read_json("out/series.json");
+    let bin_s = series["bin_ms"].as_f64().unwrap() / 1e3;
+    let total = |name: &str, figure: &str| {
+        numbers(&place, figure)
+            .iter()
+            .filter(|(series, ..)| series == name)
+            .map(|(.., y)| y * bin_s)
+            .sum::<f64>()
+    };
+    let tokens = summary["total_output_tokens"].as_f64().unwrap();
+    assert!((total("generated", "throughput") / tokens - 1.0).abs() < 1e-9);
+    let prefill = summary["committed_prefill_tokens"].as_f64().unwrap();
+    assert!((total("computed", "prefill") / prefill - 1.0).abs() < 1e-6);
+    assert!((total("arrived", "requests") - rows.len() as f64).abs() < 1e-6);
+    let lives: f64 = rows.iter().map(|row| row["e2e_ms"].as_f64().unwrap() / 1e3).sum();
+    assert!((total("in flight", "queue") / lives - 1.0).abs() < 1e-9);
+    let gpu_hours = total("GPUs", "gpus") / 3600.0;
+    assert!((gpu_hours / summary["gpu_hours"].as_f64().unwrap() - 1.0).abs() < 1e-6);
+    // Where the time went is the mean end-to-end latency.
+    let csv = place.run(&["report", "out", "--format=csv", "--figure=phases"]).ending(0).stdout;
+    let phases: f64 =
+        csv.lines().skip(1).map(|line| line.rsplit_once(',').unwrap().1.parse::<f64>().unwrap()).sum();
+    assert!((phases - summary["mean_e2e_latency_ms"].as_f64().unwrap()).abs() < 1e-6);
+}
+
+#[test]
+fn the_page_of_a_search_holds_its_figures() {
+    let place = searched();
+    let html = place.run(&["report", "out"]).ending(0).stdout;
+    stands_alone(&html);
+    let result = place.read_json("out/candidates.json");
+    let candidates = result["candidates"].as_array().unwrap();
+    for id in ["frontier", "best_so_far"] {
+        assert!(html.contains(&format!("<figure id=\"{id}\">")), "{id}");
+    }
+    assert!(html.contains("Ranking") && html.contains("class=\"filter\""));
+    let dots = numbers(&place, "frontier");
+    let dots: Vec<_> = dots.iter().filter(|(series, ..)| series == "candidates").collect();
+    assert_eq!(dots.len(), candidates.len());
+    for (dot, candidate) in dots.iter().zip(candidates) {
+        let metrics = &candidate["metrics"];
+        assert_eq!(dot.1, metrics["mean_output_token_throughput_per_user"].as_f64().unwrap());
+        let per_gpu =
+            metrics["output_throughput_tok_s"].as_f64().unwrap() / candidate["used_gpus"].as_f64().unwrap();
+        assert_eq!(dot.2, per_gpu);
+    }
+    let best = numbers(&place, "best_so_far");
+    let last = best.iter().rfind(|(series, ..)| series == "best so far").unwrap();
+    assert_eq!(last.2, candidates[0]["score"].as_f64().unwrap());
+}
+
+#[test]
+fn workers_over_time_are_those_that_are_paid_for() {
+    let changes = "  replica_changes: [{at_ms: 500, pool: agg, workers: 4}, {at_ms: 1500, pool: agg, workers: 1}]\nworkload";
+    for startup in ["0", "0.25"] {
+        let pool = format!("workers: 2, startup_time_s: {startup},");
+        let scenario = SCENARIO.replace("\nworkload", &format!("\n{changes}")).replace("workers: 2,", &pool);
+        let place = Workplace::with("scenario.yaml", &scenario);
+        place.run(&["replay", "scenario.yaml", "--output-dir", "out"]).ending(0);
+        let series = place.read_json("out/series.json");
+        let bin_s = series["bin_ms"].as_f64().unwrap() / 1e3;
+        let workers: Vec<f64> = numbers(&place, "workers").into_iter().map(|(.., y)| y).collect();
+        assert!((workers[0] - 2.0).abs() < 1e-9 && workers.iter().any(|&count| count > 3.9), "{workers:?}");
+        let gpu_hours = numbers(&place, "gpus").iter().map(|(.., y)| y * bin_s).sum::<f64>() / 3600.0;
+        let paid = place.read_json("out/report.json")["summary"]["gpu_hours"].as_f64().unwrap();
+        assert!((gpu_hours / paid - 1.0).abs() < 1e-6, "{gpu_hours} {paid}");
+    }
+}
+
+#[test]
+fn single_figures_stand_alone() {
+    let place = replayed();
+    let svg = place.run(&["report", "out", "--format=svg", "--figure=queue"]).ending(0).stdout;
+    assert!(svg.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\"") && svg.contains("<style>"), "{svg}");
+    place.run(&["report", "out", "--format=svg"]).refusing(&["--figure: missing", "ttft_ms_attainment"]);
+    place.run(&["report", "out", "--format=csv", "--figure=que"]).refusing(&["no such figure", "queue"]);
+    place.run(&["report", "out", "--figure=queue"]).refusing(&["--format svg"]);
+    place.run(&["report", "out", "--format=json"]).refusing(&["html, svg or csv"]);
+    place.run(&["check", "scenario.yaml", "--format=svg"]).refusing(&["spica report"]);
+    place.run(&["report", "."]).refusing(&["neither report.json nor candidates.json"]);
+    place.write("out/report.json", "{\"schema_version\": 9}");
+    place.run(&["report", "out"]).refusing(&["out/report.json", "schema_version 9"]);
+}
