@@ -62,6 +62,8 @@ fn load(folder: &Path) -> Result<Page, Failure> {
     };
     let requests = find(folder, "requests.jsonl").map(|path| json_lines(&path)).transpose()?;
     let series: Option<Value> = find(folder, "series.json").map(|path| json_file(&path)).transpose()?;
-    let files = ReplayFiles { report: json_file(&path)?, requests: requests.unwrap_or_default(), series };
+    let ticks = find(folder, "scaling.jsonl").map(|path| json_lines(&path)).transpose()?.unwrap_or_default();
+    let files =
+        ReplayFiles { report: json_file(&path)?, requests: requests.unwrap_or_default(), series, ticks };
     Ok(replay_page(&name, &files))
 }

@@ -152,6 +152,18 @@ fn the_page_of_a_search_holds_its_figures() {
 }
 
 #[test]
+fn ticks_of_a_planner_are_listed() {
+    let place = Workplace::new();
+    let scenario = concat!(env!("CARGO_MANIFEST_DIR"), "/scenarios/planner_idle.yaml");
+    place.run(&["replay", scenario, "--output-dir", "out"]).ending(0);
+    let html = place.run(&["report", "out"]).ending(0).stdout;
+    stands_alone(&html);
+    let table = html.split("<h2>Planner</h2>").nth(1).unwrap().split("</table>").next().unwrap();
+    let ticks = place.read("out/scaling.jsonl").lines().count();
+    assert_eq!(table.matches("<tr>").count(), ticks + 1, "a row for each tick and one for the names");
+}
+
+#[test]
 fn workers_over_time_are_those_that_are_paid_for() {
     let changes = "  replica_changes: [{at_ms: 500, pool: agg, workers: 4}, {at_ms: 1500, pool: agg, workers: 1}]\nworkload";
     for startup in ["0", "0.25"] {

@@ -146,7 +146,7 @@ impl Figure {
                 let _ = writeln!(text, "series,{},{},note", cell(&plot.x_label), cell(&plot.y_label));
                 for series in &plot.series {
                     for point in &series.points {
-                        let (name, note) = (cell(&series.name), cell(&point.note));
+                        let (name, note) = (cell(&series.name), cell(&point.note.replace('\n', "; ")));
                         let _ = writeln!(text, "{name},{},{},{note}", point.x, point.y);
                     }
                 }

@@ -24,6 +24,8 @@ pub struct ReplayFiles {
     pub requests: Vec<Value>,
     /// `series.json`, if it is there.
     pub series: Option<Value>,
+    /// The rows of `scaling.jsonl`, if there is a planner.
+    pub ticks: Vec<Value>,
 }
 
 /// A measure of requests: key of its rows, name, key of its bound in the SLA.
@@ -42,6 +44,7 @@ pub fn replay_page(name: &str, files: &ReplayFiles) -> Page {
             Section::Figures { heading: "Latency".into(), figures: latency(files) },
             Section::Figures { heading: "Over time".into(), figures: over_time(files) },
             Section::Figures { heading: "Each rank over time".into(), figures: ranks(files) },
+            planner(&files.ticks),
             slowest(&files.requests),
             all_figures(summary),
             Section::Details { heading: "Scenario".into(), text: pretty(scenario) },
@@ -348,6 +351,43 @@ fn summarised(lines: &[Series]) -> Vec<Series> {
         series("least", &|bin| at(bin).fold(f64::INFINITY, f64::min)),
         series("most", &|bin| at(bin).fold(0.0, f64::max)),
     ]
+}
+
+/// What the planner saw and decided, tick by tick.
+fn planner(ticks: &[Value]) -> Section {
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let joined = |values: Vec<String>| Value::from(values.join(", "));
+    let row = |tick: &Value| {
+        let pools = list(&tick["pools"]);
+        let of = |key: &str| {
+            joined(
+                pools.iter().map(|pool| format!("{} {}", shown(&pool["pool"]), shown(&pool[key]))).collect(),
+            )
+        };
+        let proposals = list(&tick["proposals"]).into_iter().map(|proposal| {
+            let targets: Vec<String> = list(&proposal["targets"]).iter().map(shown).collect();
+            format!("{}: {} ({})", shown(&proposal["by"]), targets.join("/"), shown(&proposal["reason"]))
+        });
+        let decided: Vec<String> = list(&tick["decided"]).iter().map(shown).collect();
+        vec![
+            tick["tick"].clone(),
+            json!(tick["at_ms"].as_f64().unwrap_or(0.0) / 1e3),
+            of("active"),
+            of("starting"),
+            of("queued_requests"),
+            joined(proposals.collect()),
+            tick["rule"].clone(),
+            joined(decided),
+        ]
+    };
+    Section::Table {
+        heading: "Planner".into(),
+        filter: true,
+        columns: ["tick", "time in s", "active", "starting", "queued", "proposals", "rule", "decided"]
+            .map(str::to_owned)
+            .to_vec(),
+        rows: ticks.iter().map(row).collect(),
+    }
 }
 
 fn slowest(requests: &[Value]) -> Section {

@@ -48,6 +48,7 @@ pub fn search_page(name: &str, files: &SearchFiles) -> Page {
         Section::Figures { heading: "Effect of each setting".into(), figures: effects(candidates, &knobs) },
         Section::Figures { heading: "What did not count".into(), figures: vec![rejected(&files.result)] },
         rejected_table(&files.result),
+        left_out(&files.result),
     ];
     if let Some(best) = best {
         sections.push(Section::Details {
@@ -189,14 +190,7 @@ fn frontier(candidates: &[Value], knobs: &[String]) -> Figure {
             points.push(Point { x, y, note: description(candidate, knobs) });
         }
     }
-    let mut on_frontier: Vec<Point> = points.clone();
-    on_frontier.sort_by(|a, b| b.x.total_cmp(&a.x).then(b.y.total_cmp(&a.y)));
-    let mut best = f64::NEG_INFINITY;
-    on_frontier.retain(|point| {
-        let better = point.y.partial_cmp(&best) == Some(Ordering::Greater);
-        best = best.max(point.y);
-        better
-    });
+    let on_frontier = undominated(&points, is_less_better(&labels.0), is_less_better(&labels.1));
     let series = if points.is_empty() {
         Vec::new()
     } else {
@@ -208,11 +202,34 @@ fn frontier(candidates: &[Value], knobs: &[String]) -> Figure {
     Figure {
         id: "frontier".into(),
         title: "Frontier".into(),
-        caption: "Each dot is a candidate; no other is better in both directions than one on the frontier. Rest the pointer \
+        caption: "Each dot is a candidate; no other beats one on the frontier in both directions (of latencies less is better). Rest the pointer \
                   on a dot to see the deployment."
             .into(),
         chart: Chart::Plot(Plot { x_label: labels.0, y_label: labels.1, series, ..Plot::default() }),
     }
+}
+
+/// Whether of this objective less is better.
+fn is_less_better(objective: &str) -> bool {
+    objective.contains("latency") || objective.ends_with("_ms")
+}
+
+/// The points that no other beats in both directions, from the best in the first.
+fn undominated(points: &[Point], x_less: bool, y_less: bool) -> Vec<Point> {
+    let worth = |value: f64, less: bool| if less { -value } else { value };
+    let mut points = points.to_vec();
+    points.sort_by(|a, b| {
+        let (x, y) = ((worth(a.x, x_less), worth(b.x, x_less)), (worth(a.y, y_less), worth(b.y, y_less)));
+        x.1.total_cmp(&x.0).then(y.1.total_cmp(&y.0))
+    });
+    let mut best = f64::NEG_INFINITY;
+    points.retain(|point| {
+        let own = worth(point.y, y_less);
+        let better = own > best;
+        best = best.max(own);
+        better
+    });
+    points
 }
 
 fn best_so_far(trials: &[Value]) -> Figure {
@@ -297,6 +314,24 @@ fn rejected(result: &Value) -> Figure {
     }
 }
 
+/// What was left out before the search began.
+fn left_out(result: &Value) -> Section {
+    let skipped = list(&result["skipped"]);
+    let columns: Vec<String> = skipped
+        .first()
+        .and_then(Value::as_object)
+        .into_iter()
+        .flat_map(|fields| fields.keys().cloned())
+        .collect();
+    let row = |one: &Value| columns.iter().map(|column| one[column].clone()).collect();
+    Section::Table {
+        heading: "Left out beforehand".into(),
+        filter: false,
+        rows: skipped.iter().map(row).collect(),
+        columns,
+    }
+}
+
 fn rejected_table(result: &Value) -> Section {
     let rows = reasons(result)
         .into_iter()
@@ -306,5 +341,23 @@ fn rejected_table(result: &Value) -> Section {
         filter: false,
         columns: ["trials", "outcome", "reason"].map(str::to_owned).to_vec(),
         rows: rows.collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_frontier_knows_which_way_is_better() {
+        let points =
+            [(1.0, 5.0), (2.0, 4.0), (2.0, 6.0), (3.0, 1.0), (3.0, 7.0)].map(|(x, y)| Point::new(x, y));
+        let places = |x_less, y_less| -> Vec<(f64, f64)> {
+            undominated(&points, x_less, y_less).iter().map(|point| (point.x, point.y)).collect()
+        };
+        assert_eq!(places(false, false), [(3.0, 7.0)]);
+        assert_eq!(places(false, true), [(3.0, 1.0)]);
+        assert_eq!(places(true, false), [(1.0, 5.0), (2.0, 6.0), (3.0, 7.0)]);
+        assert!(is_less_better("e2e_latency") && !is_less_better("throughput_per_gpu"));
     }
 }
