@@ -146,7 +146,7 @@ fn describe(entry: &Entry<'_>) -> Value {
 
 fn show(id: &str, console: Console) -> Result<(), Failure> {
     let entry = Pack::embedded().named(id).map_err(|error| Failure::input(error.message))?;
-    let tables = PassTables::new(entry.axes, &entry.profile.tables);
+    let tables = entry.pass_tables();
     match console.format() {
         Format::Text => Console::print(&shown(&entry, &tables)),
         Format::Json => {

@@ -6,7 +6,7 @@ use super::assembly::pools;
 use crate::config::scenario::{Pool, ProfileConfig, Scenario, TimingConfig};
 use crate::report::record::{TimingRecord, TimingSource};
 use crate::timing::profile::{
-    Entry, Pack, PassOptions, PassTables, ProfileError, TableTiming, WantedFamily, WantedShape,
+    Entry, Pack, PassOptions, ProfileError, TableTiming, WantedFamily, WantedShape,
 };
 use crate::timing::{Fixed, Polynomial, TimingModel};
 
@@ -49,7 +49,6 @@ impl Pricing {
 
     fn by_profile(pool: &Pool, config: &ProfileConfig) -> Result<Self, String> {
         let entry = profile_of(pool, config).map_err(|error| at_key(&error))?;
-        let tables = PassTables::new(entry.axes, &entry.profile.tables);
         let options = PassOptions {
             stages: entry.profile.shape.pp,
             overhead_ms: config.pass_overhead_ms,
@@ -63,7 +62,7 @@ impl Pricing {
             caution: caution(entry),
             extrapolated_lookups: None,
         };
-        Ok(Self { model: Arc::new(TableTiming::new(Arc::new(tables), options)), record })
+        Ok(Self { model: Arc::new(TableTiming::new(entry.pass_tables(), options)), record })
     }
 }
 

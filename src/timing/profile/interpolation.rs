@@ -8,11 +8,12 @@ pub(super) struct Axis {
     lowest: f64,
     highest: f64,
     logs: Vec<f64>,
-    inverse_widths: Vec<f64>,
-    /// The segment in which each of many equal stretches of the logarithms begins.
-    starts: Vec<u16>,
-    stretches_per_unit: f64,
+    /// Places by value plus offset, so that common values need no logarithm.
+    places: Curve<8>,
 }
+
+/// Octaves that an axis finds places in without a logarithm.
+const PLACE_OCTAVES: u32 = 17;
 
 /// A place on an axis: the segment and how far along it, beyond 0 and 1 outside the axis.
 #[derive(Clone, Copy, Debug)]
@@ -27,38 +28,16 @@ impl Axis {
         assert!(points.len() >= 2 && points.is_sorted(), "an axis has at least two points");
         let logs = points.iter().map(|point| libm::log(point + offset)).collect();
         let (lowest, highest) = (points[0], points[points.len() - 1]);
-        let mut axis = Self {
-            offset,
-            lowest,
-            highest,
-            logs,
-            inverse_widths: Vec::new(),
-            starts: Vec::new(),
-            stretches_per_unit: 0.0,
-        };
+        let mut axis = Self { offset, lowest, highest, logs, places: Curve::new(0, |_| 0.0) };
         axis.index();
         axis
     }
 
     fn index(&mut self) {
-        let widths = self.logs.windows(2).map(|pair| pair[1] - pair[0]);
-        self.inverse_widths = widths.clone().map(|width| 1.0 / width).collect();
-        let narrowest = widths.fold(f64::INFINITY, f64::min);
-        let length = self.logs[self.logs.len() - 1] - self.logs[0];
-        // A stretch is no wider than a segment, so that it reaches into one neighbour at most.
-        let stretches = ((length / narrowest) as usize + 1).min(4096);
-        self.stretches_per_unit = stretches as f64 / length;
-        self.starts = (0..stretches)
-            .map(|stretch| {
-                let log = self.logs[0] + stretch as f64 / self.stretches_per_unit;
-                self.logs.partition_point(|&point| point <= log).saturating_sub(1) as u16
-            })
-            .collect();
-    }
-
-    /// The logarithm that stands for `value` on this axis.
-    pub(super) fn log(&self, value: f64) -> f64 {
-        libm::log(value + self.offset)
+        self.places = Curve::new(PLACE_OCTAVES, |value| {
+            let Position { segment, along } = self.locate(libm::log(value));
+            segment as f64 + along
+        });
     }
 
     /// Whether `value` lies between the sampled points.
@@ -66,15 +45,24 @@ impl Axis {
         (self.lowest..=self.highest).contains(&value)
     }
 
-    /// Where a logarithm lies.
-    pub(super) fn locate(&self, log: f64) -> Position {
-        let stretch = ((log - self.logs[0]) * self.stretches_per_unit) as usize;
-        let last = self.inverse_widths.len() - 1;
-        let mut segment = self.starts.get(stretch).map_or(last, |start| usize::from(*start)).min(last);
-        while segment < last && log >= self.logs[segment + 1] {
-            segment += 1;
+    /// Where a value lies.
+    pub(super) fn place(&self, value: f64) -> Position {
+        let last = self.logs.len() - 2;
+        match self.places.at(value + self.offset) {
+            Some(place) => {
+                let segment = (place.max(0.0) as usize).min(last);
+                Position { segment, along: place - segment as f64 }
+            }
+            None => self.locate(libm::log(value + self.offset)),
         }
-        Position { segment, along: (log - self.logs[segment]) * self.inverse_widths[segment] }
+    }
+
+    /// Where a logarithm lies.
+    fn locate(&self, log: f64) -> Position {
+        let last = self.logs.len() - 2;
+        let segment = self.logs.partition_point(|&point| point <= log).saturating_sub(1).min(last);
+        let (low, high) = (self.logs[segment], self.logs[segment + 1]);
+        Position { segment, along: (log - low) / (high - low) }
     }
 
     /// Adds a point that is no sample: one that lends its slope to everything beyond.
@@ -107,6 +95,7 @@ pub(super) enum End {
 pub(super) struct LogGrid<const N: usize> {
     axes: [Axis; N],
     logs: Vec<f64>,
+    corners: [usize; 8],
 }
 
 impl<const N: usize> LogGrid<N> {
@@ -114,7 +103,8 @@ impl<const N: usize> LogGrid<N> {
     pub(super) fn new(axes: [Axis; N], values: impl Iterator<Item = f64>) -> Self {
         let logs: Vec<f64> = values.map(libm::log).collect();
         assert_eq!(logs.len(), axes.iter().map(|axis| axis.logs.len()).product::<usize>());
-        Self { axes, logs }
+        let corners = corners(&axes);
+        Self { axes, logs, corners }
     }
 
     /// Continues the grid beyond one end of an axis at the slope of its last octave there, kept between 0 and
@@ -154,6 +144,7 @@ impl<const N: usize> LogGrid<N> {
         }
         self.logs = logs;
         self.axes[axis].add_beyond(end);
+        self.corners = corners(&self.axes);
         self
     }
 
@@ -170,13 +161,13 @@ impl<const N: usize> LogGrid<N> {
     pub(super) fn at(&self, point: [f64; N]) -> f64 {
         let mut positions = [Position { segment: 0, along: 0.0 }; N];
         for ((position, axis), value) in positions.iter_mut().zip(&self.axes).zip(point) {
-            *position = axis.locate(axis.log(value));
+            *position = axis.locate(libm::log(value + axis.offset));
         }
-        libm::exp(self.log_at(positions))
+        self.value_at(positions)
     }
 
-    /// The logarithm of the value at a place.
-    pub(super) fn log_at(&self, positions: [Position; N]) -> f64 {
+    /// The value at a place.
+    pub(super) fn value_at(&self, positions: [Position; N]) -> f64 {
         const { assert!(N <= 3) };
         let mut corner = 0;
         for (axis, position) in self.axes.iter().zip(positions) {
@@ -184,15 +175,8 @@ impl<const N: usize> LogGrid<N> {
         }
         // The corners of the cell, the last axis running fastest; each axis then halves them.
         let mut corners = [0.0; 8];
-        for (number, value) in corners.iter_mut().take(1 << N).enumerate() {
-            let (mut at, mut stride) = (corner, 1);
-            for axis in (0..N).rev() {
-                if number >> (N - 1 - axis) & 1 == 1 {
-                    at += stride;
-                }
-                stride *= self.axes[axis].logs.len();
-            }
-            *value = self.logs[at];
+        for (value, offset) in corners.iter_mut().zip(self.corners).take(1 << N) {
+            *value = self.logs[corner + offset];
         }
         for axis in (0..N).rev() {
             for pair in 0..1 << axis {
@@ -200,8 +184,23 @@ impl<const N: usize> LogGrid<N> {
                 corners[pair] = low + (high - low) * positions[axis].along;
             }
         }
-        corners[0]
+        libm::exp(corners[0])
     }
+}
+
+/// How far each corner of a cell lies from its first, the last axis running fastest.
+fn corners<const N: usize>(axes: &[Axis; N]) -> [usize; 8] {
+    let mut offsets = [0; 8];
+    for (number, offset) in offsets.iter_mut().take(1 << N).enumerate() {
+        let mut stride = 1;
+        for axis in (0..N).rev() {
+            if number >> (N - 1 - axis) & 1 == 1 {
+                *offset += stride;
+            }
+            stride *= axes[axis].logs.len();
+        }
+    }
+    offsets
 }
 
 /// A function tabulated at `2^BITS` equally spaced points of every octave from 1 up, and straight between them.
@@ -279,10 +278,13 @@ mod tests {
                 let found = axis.locate(log);
                 assert_eq!(found.segment, segment, "{pair:?}");
                 assert!((found.along - along).abs() < 1e-9);
+                let quick = axis.place(log.exp());
+                let differs = quick.segment as f64 + quick.along - segment as f64 - along;
+                assert!(differs.abs() < 1e-3, "{pair:?} {along}");
             }
         }
-        assert_eq!(axis.locate(axis.log(1e9)).segment, points.len() - 2);
-        assert_eq!(axis.locate(axis.log(0.1)).segment, 0);
+        assert_eq!(axis.place(1e9).segment, points.len() - 2);
+        assert_eq!(axis.place(0.1).segment, 0);
     }
 
     #[test]

@@ -120,11 +120,8 @@ impl PassTables {
         let row = self.decode_rows.get(requests as usize)?;
         Some(row.get_or_init(|| {
             let grid = &self.decode_attention;
-            let batch = grid.axis(0).locate(grid.axis(0).log(f64::from(requests)));
-            LengthCurve::new(LENGTH_OCTAVES, |context| {
-                let length = grid.axis(1).locate(grid.axis(1).log(context));
-                libm::exp(grid.log_at([batch, length]))
-            })
+            let batch = grid.axis(0).place(f64::from(requests));
+            LengthCurve::new(LENGTH_OCTAVES, |context| grid.value_at([batch, grid.axis(1).place(context)]))
         }))
     }
 
@@ -132,13 +129,11 @@ impl PassTables {
     fn prompt_attention(&self, chunks: &[Chunk]) -> Priced {
         let grid = &self.context_attention;
         let prompts = chunks.len() as f64;
-        let batch = grid.axis(0).locate(grid.axis(0).log(prompts));
+        let batch = grid.axis(0).place(prompts);
         let mut total = Priced { ms: 0.0, extrapolated: !grid.axis(0).covers(prompts) };
         for chunk in chunks {
             let (new, prefix) = (f64::from(chunk.new_tokens), f64::from(chunk.prefix_tokens));
-            let new_at = grid.axis(1).locate(grid.axis(1).log(new));
-            let prefix_at = grid.axis(2).locate(grid.axis(2).log(prefix));
-            total.ms += libm::exp(grid.log_at([batch, new_at, prefix_at]));
+            total.ms += grid.value_at([batch, grid.axis(1).place(new), grid.axis(2).place(prefix)]);
             total.extrapolated |= !grid.axis(1).covers(new) || !grid.axis(2).covers(prefix);
         }
         total.ms /= prompts;

@@ -5,13 +5,14 @@
 //! the offsets in the index count from its end.
 
 use std::io::Read;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use flate2::read::GzDecoder;
 use indexmap::IndexMap;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
+use super::model::PassTables;
 use super::record::{Axes, Profile, Quantization, Shape, Skip, digest};
 use crate::config::scenario::Backend;
 
@@ -111,6 +112,12 @@ impl Entry<'_> {
     /// A digest of the numbers that price a pass: 16 hexadecimal digits, the same on every machine.
     pub fn digest(&self) -> String {
         digest(self.axes, &self.profile.tables)
+    }
+
+    /// Its tables, prepared for look-ups once per process.
+    pub fn pass_tables(&self) -> Arc<PassTables> {
+        let prepare = || Arc::new(PassTables::new(self.axes, &self.profile.tables));
+        Arc::clone(self.profile.prepared.get_or_init(prepare))
     }
 }
 

@@ -1,6 +1,7 @@
 //! Prices of single passes, asked for as rows: `deployment,phase,batch,new_or_context,prefix`.
 
 use std::io::BufRead;
+use std::sync::Arc;
 
 use indexmap::IndexMap;
 use serde::Serialize;
@@ -64,16 +65,16 @@ pub fn answer(reader: impl BufRead) -> Result<Vec<Answer>, Vec<RowProblem>> {
 /// The profiles that a query has named so far: each is prepared once, each unknown name looked for once.
 #[derive(Default)]
 struct Profiles {
-    by_name: IndexMap<String, Result<(String, PassTables), String>>,
+    by_name: IndexMap<String, Result<(String, Arc<PassTables>), String>>,
 }
 
 impl Profiles {
     fn get(&mut self, name: &str) -> Result<(&str, &PassTables), String> {
         let found = self.by_name.entry(name.to_owned()).or_insert_with(|| {
             let entry = Pack::embedded().named(name).map_err(|error| error.message)?;
-            Ok((entry.profile.id.clone(), PassTables::new(entry.axes, &entry.profile.tables)))
+            Ok((entry.profile.id.clone(), entry.pass_tables()))
         });
-        found.as_ref().map(|(id, tables)| (id.as_str(), tables)).map_err(Clone::clone)
+        found.as_ref().map(|(id, tables)| (id.as_str(), tables.as_ref())).map_err(Clone::clone)
     }
 }
 

@@ -1,7 +1,11 @@
 //! What a profile consists of: the shape it belongs to, its tables and its memory facts.
 
+use std::sync::{Arc, OnceLock};
+
 use serde::Deserialize;
 use xxhash_rust::xxh3::Xxh3Default;
+
+use super::model::PassTables;
 
 /// How one worker spreads a model over its GPUs. A dense model has 1 for both of the experts' sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize)]
@@ -149,7 +153,7 @@ pub struct Skip {
 }
 
 /// One deployment: a family's model, GPU and engine under one shape.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Debug, Deserialize)]
 pub struct Profile {
     /// Its name.
     pub id: String,
@@ -166,6 +170,9 @@ pub struct Profile {
     /// How long its passes take.
     #[serde(flatten)]
     pub tables: Tables,
+    /// The same, prepared for look-ups by whoever needs them first.
+    #[serde(skip)]
+    pub(super) prepared: OnceLock<Arc<PassTables>>,
 }
 
 /// A digest of the numbers that price a pass: 16 hexadecimal digits, the same on every machine.
