@@ -303,6 +303,11 @@ pub(super) enum ProfilesCommand {
         /// Its name
         id: String,
     },
+    /// Fit a table to a file of measured passes, or read one of the reference, and print how well it meets them
+    Check {
+        /// The measurements (CSV or NPZ)
+        file: PathBuf,
+    },
     /// Price passes: rows of `deployment,phase,batch,new_or_context,prefix` come back with their times
     ///
     /// What is added: `latency_ms,source,extrapolated`. The phase is `prefill` (prompts, new tokens of each, tokens before them) or `decode` (requests, their mean length).

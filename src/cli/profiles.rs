@@ -10,14 +10,16 @@ use serde_json::{Value, json};
 use super::arguments::{Format, ProfilesCommand};
 use super::console::Console;
 use super::failure::{Failure, Status};
-use super::input::open_file;
+use super::input::{open_file, read_file};
 use crate::timing::csv::RowProblems;
+use crate::timing::grid::{self, MeasuredGrid};
 use crate::timing::profile::{self, Answer, Entry, Family, Pack, PassTables, QUERY_COLUMNS, Shape};
 
 pub(super) fn run(command: &ProfilesCommand, console: Console) -> Result<Status, Failure> {
     match command {
         ProfilesCommand::List { words } => list(words, console)?,
         ProfilesCommand::Show { id } => show(id, console)?,
+        ProfilesCommand::Check { file } => check(file, console)?,
         ProfilesCommand::Query { file } => query(file, console)?,
     }
     Ok(Status::Success)
@@ -216,6 +218,55 @@ fn shown(entry: &Entry<'_>, tables: &PassTables) -> String {
     }
     let _ = writeln!(text, "\n{prefill}\n\n{decode}");
     text
+}
+
+/// How well a table meets the measurements that it is made from.
+fn check(file: &Path, console: Console) -> Result<(), Failure> {
+    let bytes = read_file(file)?;
+    let grid = MeasuredGrid::read(&bytes)
+        .map_err(|problems| Failure::input(RowProblems { file: file.display().to_string(), problems }))?;
+    let digest = grid::digest(&bytes);
+    let MeasuredGrid::Fitted(fitted) = &grid else {
+        let kind = "a grid of the reference, taken as it is";
+        return match console.format() {
+            Format::Json => Console::print_json(&json!({"digest": digest, "kind": kind})),
+            Format::Text => Console::print(&format!("{kind}; digest {digest}\n")),
+        };
+    };
+    let phases = [("prefill", &fitted.prefill_quality), ("decode", &fitted.decode_quality)];
+    match console.format() {
+        Format::Json => {
+            let mut checked = json!({"digest": digest, "kind": "a table fitted to rows"});
+            for (phase, quality) in phases {
+                checked[phase] = json!(quality);
+            }
+            Console::print_json(&checked)
+        }
+        Format::Text => {
+            let mut table = plain_table(&[
+                "phase",
+                "points",
+                "median error %",
+                "left out: median %",
+                "p90 %",
+                "max %",
+                "drops",
+            ]);
+            for (phase, quality) in phases {
+                let percent = |percent: f64| format!("{percent:.3}");
+                table.add_row([
+                    phase.to_owned(),
+                    quality.points.to_string(),
+                    percent(quality.median_error_percent),
+                    percent(quality.median_left_out_percent),
+                    percent(quality.p90_left_out_percent),
+                    percent(quality.max_left_out_percent),
+                    quality.drops_over_10_percent.to_string(),
+                ]);
+            }
+            Console::print(&format!("{table}\n\ndigest {digest}\n"))
+        }
+    }
 }
 
 /// Prices the rows of a file, or of standard input for `-`.

@@ -2,8 +2,8 @@
 
 use super::presets::PredictorFamily;
 use super::scenario::{
-    Backend, DeploymentMode, KvEvictionPolicy, KvTransferTiming, LinkSharing, PoolName, PreemptionMode,
-    SglangSchedulePolicy, TraceTimeUnit, ZeroOutput,
+    Backend, DeploymentMode, KvEvictionPolicy, KvTransferTiming, LinkSharing, MixedPasses, PoolName,
+    PreemptionMode, SglangSchedulePolicy, TraceTimeUnit, ZeroOutput,
 };
 use super::search::OptimizationTarget;
 use super::value::{Named, name_of};
@@ -28,6 +28,10 @@ impl Backend {
 impl Named for PoolName {
     const NAMES: &'static [(&'static str, Self)] =
         &[("agg", Self::Agg), ("prefill", Self::Prefill), ("decode", Self::Decode)];
+}
+
+impl Named for MixedPasses {
+    const NAMES: &'static [(&'static str, Self)] = &[("shared", Self::Shared), ("summed", Self::Summed)];
 }
 
 impl Named for PreemptionMode {

@@ -33,7 +33,7 @@ impl Named for Model {
 }
 
 /// Every key that one model or another has.
-const KEYS: [(&str, &[Model]); 11] = [
+const KEYS: [(&str, &[Model]); 12] = [
     ("prefill_ms", &[Model::Fixed]),
     ("decode_ms", &[Model::Fixed]),
     ("path", &[Model::Grid]),
@@ -43,6 +43,7 @@ const KEYS: [(&str, &[Model]); 11] = [
     ("quantization", &[Model::Profile]),
     ("moe_tp", &[Model::Profile]),
     ("moe_ep", &[Model::Profile]),
+    ("mixed_passes", &[Model::Profile]),
     ("rescale", &[Model::Profile]),
     ("pass_overhead_ms", &[Model::Profile, Model::Grid]),
 ];
@@ -85,6 +86,7 @@ fn read(section: &Section<'_>, whose: Timing) -> Option<TimingConfig> {
                 quantization: section.text("quantization").optional(),
                 moe_tp: section.integer("moe_tp", 1..=MOST_GPUS_PER_AXIS).optional(),
                 moe_ep: section.integer("moe_ep", 1..=MOST_GPUS_PER_AXIS).optional(),
+                mixed_passes: section.choice("mixed_passes").optional(),
                 rescale: file("rescale").optional(),
                 pass_overhead_ms: overhead(),
             })

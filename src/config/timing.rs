@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// What prices a pass.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
@@ -68,11 +68,24 @@ pub struct ProfileConfig {
     /// Expert parallelism; likewise.
     #[schemars(range(min = 1))]
     pub moe_ep: Option<u32>,
+    /// What a pass pays that computes prompts and decodes; [`MixedPasses::Summed`] with `first_token_decode`, which is a rule of
+    /// the reference that sums, otherwise [`MixedPasses::Shared`].
+    pub mixed_passes: Option<MixedPasses>,
     /// Measured passes that scale the profile: one factor for each phase.
     pub rescale: Option<MeasuredFile>,
     /// Time of the CPU that each pass takes besides, in milliseconds.
     #[schemars(range(min = 0.0))]
     pub pass_overhead_ms: f64,
+}
+
+/// What a pass pays that computes prompts and decodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum MixedPasses {
+    /// All of its tokens go through the layers together; attention is paid apart.
+    Shared,
+    /// As much as a pass over the prompts and a decode pass, one after the other, as in the reference.
+    Summed,
 }
 
 /// A file of measured passes.

@@ -183,7 +183,7 @@ impl PassTimeline {
 }
 
 /// What priced the passes of a pool.
-#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 pub struct TimingRecord {
     /// What kind of model it was.
     pub source: TimingSource,
@@ -199,6 +199,12 @@ pub struct TimingRecord {
     /// A remark on the numbers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub caution: Option<String>,
+    /// What measured passes multiplied its prompt work by.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prefill_scale: Option<f64>,
+    /// What measured passes multiplied its decode work by.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decode_scale: Option<f64>,
     /// Prices that lay outside what the model was made from; `None` for a formula, which has no outside.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub extrapolated_lookups: Option<u64>,

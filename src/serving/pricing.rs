@@ -3,10 +3,14 @@
 use std::sync::Arc;
 
 use super::assembly::pools;
-use crate::config::scenario::{Pool, ProfileConfig, Scenario, TimingConfig};
+use crate::config::scenario::{
+    GridConfig, MeasuredFile, MixedPasses, Pool, ProfileConfig, Scenario, TimingConfig,
+};
 use crate::report::record::{TimingRecord, TimingSource};
+use crate::timing::csv::{RowProblem, RowProblems};
+use crate::timing::grid::{self, Measured, MeasuredGrid};
 use crate::timing::profile::{
-    Entry, Pack, PassOptions, ProfileError, TableTiming, WantedFamily, WantedShape,
+    Entry, Pack, PassOptions, ProfileError, Scale, TableTiming, WantedFamily, WantedShape,
 };
 use crate::timing::{Fixed, Polynomial, TimingModel};
 
@@ -33,7 +37,7 @@ impl Pricing {
                 let capacity = u64::from(pool.engine.num_gpu_blocks) * u64::from(pool.engine.block_size);
                 Ok(Self::plain(TimingSource::Polynomial, Arc::new(Polynomial::new(capacity))))
             }
-            TimingConfig::Grid(_) => Err("timing.model: grid is not built yet".into()),
+            TimingConfig::Grid(config) => Self::by_grid(config),
             TimingConfig::Profile(config) => Self::by_profile(pool, config),
         }
     }
@@ -47,12 +51,36 @@ impl Pricing {
         Self { model, record: TimingRecord { source, ..TimingRecord::default() } }
     }
 
+    fn by_grid(config: &GridConfig) -> Result<Self, String> {
+        let bytes = content(&config.path)?;
+        let grid = MeasuredGrid::read(bytes).map_err(|problems| listed(&config.path, problems))?;
+        let record = TimingRecord {
+            source: TimingSource::Grid,
+            id: Some(config.path.path.display().to_string()),
+            digest: Some(grid::digest(bytes)),
+            caution: grid.caution(),
+            ..TimingRecord::default()
+        };
+        Ok(Self { model: grid.timing(config.pass_overhead_ms), record })
+    }
+
     fn by_profile(pool: &Pool, config: &ProfileConfig) -> Result<Self, String> {
         let entry = profile_of(pool, config).map_err(|error| at_key(&error))?;
+        let scale = match &config.rescale {
+            None => Scale::default(),
+            Some(file) => {
+                let measured = Measured::read(content(file)?).map_err(|problems| listed(file, problems))?;
+                entry.pass_tables().scale_to(&measured)
+            }
+        };
         let options = PassOptions {
             stages: entry.profile.shape.pp,
             overhead_ms: config.pass_overhead_ms,
-            ..PassOptions::default()
+            scale,
+            phases_add_up: match config.mixed_passes {
+                None => pool.engine.first_token_decode,
+                Some(mixed) => mixed == MixedPasses::Summed,
+            },
         };
         let record = TimingRecord {
             source: TimingSource::Profile,
@@ -60,6 +88,8 @@ impl Pricing {
             digest: Some(entry.digest()),
             suspect: entry.family.suspect.clone(),
             caution: caution(entry),
+            prefill_scale: config.rescale.as_ref().map(|_| scale.prefill),
+            decode_scale: config.rescale.as_ref().map(|_| scale.decode),
             extrapolated_lookups: None,
         };
         Ok(Self { model: Arc::new(TableTiming::new(entry.pass_tables(), options)), record })
@@ -84,6 +114,17 @@ pub fn profile_of(pool: &Pool, config: &ProfileConfig) -> Result<Entry<'static>,
         moe_ep: config.moe_ep,
     };
     pack.under(family, shape)
+}
+
+/// What a file of measured passes holds.
+fn content(file: &MeasuredFile) -> Result<&[u8], String> {
+    file.content.as_deref().ok_or_else(|| format!("timing: {} was not read", file.path.display()))
+}
+
+/// The problems of a file, one to a line.
+fn listed(file: &MeasuredFile, problems: Vec<RowProblem>) -> String {
+    let problems = RowProblems { file: file.path.display().to_string(), problems };
+    format!("timing: {problems}")
 }
 
 /// What is known to be odd about a profile, short of being suspect.

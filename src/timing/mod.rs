@@ -5,6 +5,8 @@
 
 pub mod csv;
 mod fixed;
+pub mod grid;
+mod interpolation;
 pub mod memory;
 mod polynomial;
 pub mod profile;

@@ -1,5 +1,7 @@
 //! `spica profiles`, and scenarios that a profile prices.
 
+use std::fmt::Write;
+
 use super::cli_command::Workplace;
 
 const SCENARIO: &str = "
@@ -81,8 +83,7 @@ fn suspect_numbers_are_pointed_out() {
             .contains("warning: deployment.agg.timing: m25_fp8_b200_vllm024_g4_tep: its numbers are suspect")
     );
     assert!(!run(&["--quiet"]).stderr.contains("suspect"));
-    let report: serde_json::Value =
-        serde_json::from_str(&run(&["--format", "json"]).stdout).expect("is a report");
+    let report = run(&["--format", "json"]).json();
     assert!(report["timing"]["agg"]["suspect"].as_str().is_some_and(|reason| reason.contains("fp8_block")));
 }
 
@@ -91,8 +92,7 @@ fn an_overhead_is_paid_by_every_pass() {
     let place = Workplace::with("scenario.yaml", SCENARIO);
     let e2e = |set: &str| {
         let arguments = ["replay", "scenario.yaml", "--format", "json", "--set", set];
-        let report: serde_json::Value =
-            serde_json::from_str(&place.run(&arguments).ending(0).stdout).expect("is a report");
+        let report = place.run(&arguments).ending(0).json();
         report["summary"]["mean_e2e_latency_ms"].as_f64().expect("a number")
     };
     let with = e2e("deployment.agg.timing.pass_overhead_ms=2.5");
@@ -106,14 +106,13 @@ fn profiles_are_listed_and_shown() {
     assert!(families.contains("106 families, 909 profiles") && families.contains("m25_fp8_b200_vllm019 "));
     let found = place.run(&["profiles", "list", "minimax", "B200", "0.19", "dp4"]).ending(0).stdout;
     assert_eq!(found.lines().count(), 3, "{found}");
-    let listed = place.run(&["profiles", "list", "llama-3.3", "--format", "json"]).ending(0).stdout;
-    let listed: serde_json::Value = serde_json::from_str(&listed).expect("is JSON");
+    let listed = place.run(&["profiles", "list", "llama-3.3", "--format", "json"]).ending(0).json();
     assert!(listed.as_array().is_some_and(|all| all.len() > 10));
     place.run(&["profiles", "list", "gpt-5"]).refusing(&["gpt-5"]);
     let shown = place.run(&["profiles", "show", "m25_fp8_b200_vllm019_tp4ep4"]).ending(0).stdout;
     assert!(shown.contains("kv_bytes_per_token         31744") && shown.contains("decode ms"), "{shown}");
-    let shown = place.run(&["profiles", "show", "m25_fp8_b200_vllm019_g4_tep", "--format", "json"]).ending(0);
-    let shown: serde_json::Value = serde_json::from_str(&shown.stdout).expect("is JSON");
+    let shown =
+        place.run(&["profiles", "show", "m25_fp8_b200_vllm019_g4_tep", "--format", "json"]).ending(0).json();
     assert_eq!(shown["memory"]["weights_bytes"], 57_257_558_016_u64);
     place.run(&["profiles", "show", "m25"]).refusing(&["`m25` is no profile", "m25_fp8"]);
 }
@@ -128,4 +127,82 @@ fn bad_rows_of_a_query_are_reported_together() {
     let refused = place.run(&["profiles", "query", "q.csv"]);
     refused.refusing(&["q.csv:2: deployment: `x`", "q.csv:3: batch: `0`"]);
     place.run(&["profiles", "query", "absent.csv"]).refusing(&["absent.csv"]);
+}
+
+/// Measured passes of both phases, on straight lines.
+fn measured() -> String {
+    let mut text = String::from("batch,new_tokens,prefix_tokens,context_tokens,latency_ms\n");
+    for (batch, new, prefix) in [1, 2].into_iter().flat_map(|batch| {
+        [64, 512, 4096, 8192].into_iter().flat_map(move |new| [0, 4096].map(|prefix| (batch, new, prefix)))
+    }) {
+        let ms = 5.0 + 0.02 * f64::from(batch * new) + 1e-3 * f64::from(prefix);
+        writeln!(text, "{batch},{new},{prefix},,{ms}").expect("a text grows");
+    }
+    for (batch, context) in
+        [1, 8, 32, 128].into_iter().flat_map(|batch| [512, 4096, 16_384].map(|context| (batch, context)))
+    {
+        let ms = 4.0 + 0.05 * f64::from(batch) + 1e-6 * f64::from(batch * context);
+        writeln!(text, "{batch},,,{context},{ms}").expect("a text grows");
+    }
+    text
+}
+
+#[test]
+fn measured_passes_price_a_scenario() {
+    let place = Workplace::with("scenario.yaml", SCENARIO);
+    place.write("grid.csv", &measured());
+    let grid = "deployment.agg.timing={model: grid, path: grid.csv}";
+    place.run(&["replay", "scenario.yaml", "--set", grid, "--output-dir", "out"]).ending(0);
+    let report = place.read_json("out/report.json");
+    let timing = &report["timing"]["agg"];
+    assert_eq!((&timing["source"], &timing["id"]), (&"grid".into(), &"grid.csv".into()));
+    assert_eq!(timing["extrapolated_lookups"], 0);
+    let mean = |name: &str| report["summary"][name].as_f64().expect("a number");
+    assert!((mean("mean_ttft_ms") - (5.0 + 0.02 * 8192.0)).abs() < 1e-2);
+    assert!((mean("mean_tpot_ms") - (4.05 + 8193.5e-6)).abs() < 1e-2);
+    let checked = place.run(&["profiles", "check", "grid.csv", "--format", "json"]).ending(0).json();
+    assert_eq!((&checked["prefill"]["points"], &checked["decode"]["points"]), (&16.into(), &12.into()));
+    assert!(
+        checked["decode"]["p90_left_out_percent"].as_f64().is_some_and(|percent| percent < 5.0),
+        "{checked}"
+    );
+    assert!(place.run(&["profiles", "check", "grid.csv"]).ending(0).stdout.contains("digest"));
+
+    let rows: Vec<String> = measured().lines().take(6).map(str::to_owned).collect();
+    place.write("few.csv", &rows.join("\n"));
+    let few = "deployment.agg.timing={model: grid, path: few.csv}";
+    let words = ["few.csv: 5 prefill passes are too few", "0 decode passes are too few"];
+    place.run(&["replay", "scenario.yaml", "--set", few]).refusing(&words);
+    place.run(&["profiles", "check", "few.csv"]).refusing(&words);
+    place
+        .run(&["replay", "scenario.yaml", "--set", "deployment.agg.timing={model: grid, path: no.csv}"])
+        .refusing(&["scenario.yaml", "no.csv"]);
+    place.write("bad.csv", "batch,context_tokens,latency_ms\n1,x,1\n1,1,-1\n");
+    place
+        .run(&["profiles", "check", "bad.csv"])
+        .refusing(&["bad.csv:2: context_tokens: `x`", "bad.csv:3: latency_ms"]);
+}
+
+#[test]
+fn a_few_measurements_rescale_a_profile() {
+    let place = Workplace::with("scenario.yaml", SCENARIO);
+    let run = |sets: &[&str]| {
+        let mut arguments = vec!["replay", "scenario.yaml", "--format", "json"];
+        for set in sets {
+            arguments.extend(["--set", set]);
+        }
+        place.run(&arguments).ending(0).json()
+    };
+    let mean = |report: &serde_json::Value, name: &str| report["summary"][name].as_f64().expect("a number");
+    let plain = run(&[]);
+    let ttft = mean(&plain, "mean_ttft_ms");
+    place.write("one.csv", &format!("batch,new_tokens,prefix_tokens,latency_ms\n1,8192,0,{}\n", 1.5 * ttft));
+    let scaled = run(&["deployment.agg.timing.rescale=one.csv"]);
+    assert!((mean(&scaled, "mean_ttft_ms") / ttft - 1.5).abs() < 1e-6);
+    assert!((mean(&scaled, "mean_tpot_ms") / mean(&plain, "mean_tpot_ms") - 1.0).abs() < 1e-6);
+    let timing = &scaled["timing"]["agg"];
+    assert!((timing["prefill_scale"].as_f64().expect("a number") - 1.5).abs() < 1e-6);
+    assert_eq!(timing["decode_scale"], 1.0);
+    let polynomial = "deployment.agg.timing={model: polynomial, rescale: one.csv}";
+    place.run(&["replay", "scenario.yaml", "--set", polynomial]).refusing(&["rescale", "`model: profile`"]);
 }

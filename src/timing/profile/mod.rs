@@ -2,14 +2,13 @@
 //!
 //! The numbers are those of a performance model, AI Configurator, sampled once; see the NOTICE file for their origin.
 
-mod interpolation;
 mod model;
 mod pack;
 mod query;
 mod record;
 mod selection;
 
-pub use model::{PassOptions, PassTables, Priced, TableTiming};
+pub use model::{PassOptions, PassTables, Priced, Scale, TableTiming};
 pub use pack::{Entry, Family, Pack};
 pub use query::{Answer, QUERY_COLUMNS, answer};
 pub use record::{Axes, FractionKind, KvRule, MemoryFacts, Profile, Quantization, Shape, Skip, Tables};

@@ -8,25 +8,19 @@
 //! equal prompts that is the table itself.
 
 use std::sync::Arc;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::interpolation::{Axis, Curve, End, LogGrid};
 use super::record::{Axes, Tables};
 use crate::simulation::{InvalidDuration, SimTime};
+use crate::timing::grid::Measured;
+use crate::timing::interpolation::{Axis, Curve, DecodeSurface, End, LogGrid};
 use crate::timing::{Chunk, DecodeBatch, PassCost, PassPricer, TimingModel};
 
 /// Sampled prefixes begin at 0, which has no logarithm.
 const PREFIX_OFFSET: f64 = 256.0;
-/// Decode batches whose curves are kept once they have been asked for.
-const KEPT_ROWS: usize = 1024;
 /// Octaves of tokens and of requests that curves cover.
 const TOKEN_OCTAVES: u32 = 17;
 const REQUEST_OCTAVES: u32 = 10;
-/// Octaves of lengths that curves cover.
-const LENGTH_OCTAVES: u32 = 18;
-
-type LengthCurve = Curve<5>;
 
 /// Four tables, prepared for look-ups.
 #[derive(Debug)]
@@ -36,9 +30,7 @@ pub struct PassTables {
     context_attention: LogGrid<3>,
     decode_other: LogGrid<1>,
     decode_other_curve: Curve<8>,
-    decode_attention: LogGrid<2>,
-    /// Attention by length, for each number of requests.
-    decode_rows: Box<[OnceLock<LengthCurve>]>,
+    decode_attention: DecodeSurface,
 }
 
 /// A price, and whether it lies outside what was sampled.
@@ -68,10 +60,8 @@ impl PassTables {
         let decode_other = LogGrid::new([axis(&axes.decode_batch, 0.0)], tables.gen_other.iter().copied())
             .continued(0, End::High, 1.0);
         let decode_axes = [axis(&axes.decode_batch, 0.0), axis(&axes.decode_context, 0.0)];
-        let decode_attention = LogGrid::new(decode_axes, tables.gen_attn.iter().flatten().copied())
-            .continued(0, End::High, 1.0)
-            .continued(1, End::High, 1.0)
-            .continued(1, End::Low, 1.0);
+        let attention = tables.gen_attn.iter().flatten().copied();
+        let decode_attention = DecodeSurface::new(LogGrid::new(decode_axes, attention));
         Self {
             context_other_curve: Curve::new(TOKEN_OCTAVES, |tokens| context_other.at([tokens])),
             decode_other_curve: Curve::new(REQUEST_OCTAVES, |requests| decode_other.at([requests])),
@@ -79,7 +69,6 @@ impl PassTables {
             context_attention,
             decode_other,
             decode_attention,
-            decode_rows: (0..KEPT_ROWS).map(|_| OnceLock::new()).collect(),
         }
     }
 
@@ -95,11 +84,24 @@ impl PassTables {
 
     /// A decode pass of `batch` requests of `context` tokens on average; neither is 0.
     pub fn decode(&self, batch: u32, context: f64) -> Priced {
-        let point = [f64::from(batch), context];
         Priced {
-            ms: self.decode_other(point[0]) + self.decode_attention(batch, context),
-            extrapolated: !self.decode_attention.covers(point),
+            ms: self.decode_other(f64::from(batch)) + self.decode_attention.at(batch, context),
+            extrapolated: !self.decode_attention.covers(batch, context),
         }
+    }
+
+    /// The factors that bring these prices to measured ones: the geometric mean of their ratios, 1 for a phase that was not
+    /// measured.
+    pub fn scale_to(&self, measured: &Measured) -> Scale {
+        let prefill = measured.prefill.iter().map(|([batch, new, prefix], ms)| {
+            let point = [*batch, *new, *prefix];
+            ms / (self.context_other(batch * new) + self.context_attention.at(point))
+        });
+        let decode = measured.decode.iter().map(|([batch, context], ms)| {
+            // Batches are whole numbers in practice; a mean of several runs need not be.
+            ms / (self.decode_other(*batch) + self.decode_attention.at(batch.round() as u32, *context))
+        });
+        Scale { prefill: geometric_mean(prefill), decode: geometric_mean(decode) }
     }
 
     fn context_other(&self, tokens: f64) -> f64 {
@@ -108,21 +110,6 @@ impl PassTables {
 
     fn decode_other(&self, requests: f64) -> f64 {
         self.decode_other_curve.at(requests).unwrap_or_else(|| self.decode_other.at([requests]))
-    }
-
-    fn decode_attention(&self, requests: u32, context: f64) -> f64 {
-        let row = self.decode_row(requests);
-        row.and_then(|row| row.at(context))
-            .unwrap_or_else(|| self.decode_attention.at([f64::from(requests), context.max(1.0)]))
-    }
-
-    fn decode_row(&self, requests: u32) -> Option<&LengthCurve> {
-        let row = self.decode_rows.get(requests as usize)?;
-        Some(row.get_or_init(|| {
-            let grid = &self.decode_attention;
-            let batch = grid.axis(0).place(f64::from(requests));
-            LengthCurve::new(LENGTH_OCTAVES, |context| grid.value_at([batch, grid.axis(1).place(context)]))
-        }))
     }
 
     /// Attention of the prompts of a pass, and whether all of it was sampled.
@@ -141,6 +128,12 @@ impl PassTables {
     }
 }
 
+/// 1 for no values at all.
+fn geometric_mean(values: impl Iterator<Item = f64>) -> f64 {
+    let (sum, count) = values.fold((0.0, 0_u32), |(sum, count), value| (sum + libm::log(value), count + 1));
+    libm::exp(sum / f64::from(count.max(1)))
+}
+
 /// How an engine uses a profile.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PassOptions {
@@ -149,15 +142,30 @@ pub struct PassOptions {
     pub stages: u32,
     /// Time of the CPU that each pass takes besides, in milliseconds.
     pub overhead_ms: f64,
-    /// Multiplies all prompt work.
-    pub prefill_scale: f64,
-    /// Multiplies all decode work.
-    pub decode_scale: f64,
+    /// What the prices are multiplied by.
+    pub scale: Scale,
+    /// Whether a pass of both kinds pays twice for what its tokens have in common, as the reference does.
+    pub phases_add_up: bool,
+}
+
+/// Factors on the prices of a profile.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Scale {
+    /// On all prompt work.
+    pub prefill: f64,
+    /// On all decode work.
+    pub decode: f64,
+}
+
+impl Default for Scale {
+    fn default() -> Self {
+        Self { prefill: 1.0, decode: 1.0 }
+    }
 }
 
 impl Default for PassOptions {
     fn default() -> Self {
-        Self { stages: 1, overhead_ms: 0.0, prefill_scale: 1.0, decode_scale: 1.0 }
+        Self { stages: 1, overhead_ms: 0.0, scale: Scale::default(), phases_add_up: false }
     }
 }
 
@@ -191,8 +199,8 @@ impl TableTiming {
     fn decode_attention(&self, batch: DecodeBatch) -> f64 {
         let requests = self.requests(batch);
         let context = batch.exact_mean_context();
-        self.note(!self.tables.decode_attention.covers([f64::from(requests), context]));
-        self.tables.decode_attention(requests, context)
+        self.note(!self.tables.decode_attention.covers(requests, context));
+        self.tables.decode_attention.at(requests, context)
     }
 
     /// Requests that go through the stages together.
@@ -214,20 +222,24 @@ fn tokens_of(chunks: &[Chunk]) -> u64 {
 impl TimingModel for TableTiming {
     fn prefill_ms(&self, chunks: &[Chunk]) -> f64 {
         let work = self.context_other(tokens_of(chunks)) + self.prompt_attention(chunks);
-        work * self.options.prefill_scale + self.options.overhead_ms
+        work * self.options.scale.prefill + self.options.overhead_ms
     }
 
     fn decode_ms(&self, batch: DecodeBatch) -> f64 {
         let other = self.tables.decode_other(f64::from(self.requests(batch)));
-        (other + self.decode_attention(batch)) * self.options.decode_scale + self.options.overhead_ms
+        (other + self.decode_attention(batch)) * self.options.scale.decode + self.options.overhead_ms
     }
 
     fn pass_ms(&self, chunks: &[Chunk], batch: DecodeBatch) -> PassCost {
+        if self.options.phases_add_up {
+            let decode_ms = self.decode_ms(batch) - self.options.overhead_ms;
+            return PassCost { prefill_ms: self.prefill_ms(chunks), decode_ms };
+        }
         let tokens = tokens_of(chunks) + u64::from(batch.requests);
         let work = self.context_other(tokens) + self.prompt_attention(chunks);
         PassCost {
-            prefill_ms: work * self.options.prefill_scale + self.options.overhead_ms,
-            decode_ms: self.decode_attention(batch) * self.options.decode_scale,
+            prefill_ms: work * self.options.scale.prefill + self.options.overhead_ms,
+            decode_ms: self.decode_attention(batch) * self.options.scale.decode,
         }
     }
 
@@ -241,12 +253,12 @@ impl TimingModel for TableTiming {
     ) -> Result<(), InvalidDuration> {
         let requests = self.requests(batch);
         let other = self.tables.decode_other(f64::from(requests));
-        let PassOptions { decode_scale, overhead_ms, .. } = self.options;
+        let PassOptions { scale, overhead_ms, .. } = self.options;
         let mut end = start;
         ends.reserve(passes as usize);
         for _ in 0..passes {
             let work = other + self.decode_attention(batch);
-            end += pricer.decode_time(work * decode_scale + overhead_ms)?;
+            end += pricer.decode_time(work * scale.decode + overhead_ms)?;
             ends.push(end);
             batch.context_tokens += u64::from(batch.requests);
         }
@@ -365,7 +377,8 @@ mod tests {
 
     #[test]
     fn a_run_is_its_passes_one_by_one() {
-        let options = PassOptions { overhead_ms: 0.5, decode_scale: 1.1, ..PassOptions::default() };
+        let scale = Scale { decode: 1.1, ..Scale::default() };
+        let options = PassOptions { overhead_ms: 0.5, scale, ..PassOptions::default() };
         let model = Arc::new(timing(options));
         let pricer = PassPricer::new(model.clone(), 1.0, 2.0);
         let batch = DecodeBatch { requests: 7, context_tokens: 7 * 4000 + 3 };
@@ -378,6 +391,21 @@ mod tests {
             assert_eq!(end, now);
         }
         assert_eq!(model.extrapolated_lookups(), Some(0));
+    }
+
+    #[test]
+    fn a_few_measurements_scale_a_profile() {
+        let tables = minimax();
+        let measured = Measured {
+            prefill: vec![([1.0, 1000.0, 0.0], tables.prefill(1, 1000, 0).ms * 1.2)],
+            decode: vec![
+                ([8.0, 1000.0], tables.decode(8, 1000.0).ms * 2.0),
+                ([64.0, 3000.0], tables.decode(64, 3000.0).ms * 0.5),
+            ],
+        };
+        let scale = tables.scale_to(&measured);
+        assert!((scale.prefill - 1.2).abs() < 1e-4 && (scale.decode - 1.0).abs() < 1e-4, "{scale:?}");
+        assert_eq!(tables.scale_to(&Measured::default()), Scale::default());
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Interpolation of sampled costs: straight lines between the logarithms of points and values.
 
+use std::sync::OnceLock;
+
 /// An axis of sampled points, kept as logarithms.
 #[derive(Clone, Debug)]
 pub(super) struct Axis {
@@ -8,12 +10,9 @@ pub(super) struct Axis {
     lowest: f64,
     highest: f64,
     logs: Vec<f64>,
-    /// Places by value plus offset, so that common values need no logarithm.
-    places: Curve<8>,
+    /// Places by value plus offset, so that common values need no logarithm; made when they are first needed.
+    places: OnceLock<Curve<8>>,
 }
-
-/// Octaves that an axis finds places in without a logarithm.
-const PLACE_OCTAVES: u32 = 17;
 
 /// A place on an axis: the segment and how far along it, beyond 0 and 1 outside the axis.
 #[derive(Clone, Copy, Debug)]
@@ -28,16 +27,17 @@ impl Axis {
         assert!(points.len() >= 2 && points.is_sorted(), "an axis has at least two points");
         let logs = points.iter().map(|point| libm::log(point + offset)).collect();
         let (lowest, highest) = (points[0], points[points.len() - 1]);
-        let mut axis = Self { offset, lowest, highest, logs, places: Curve::new(0, |_| 0.0) };
-        axis.index();
-        axis
+        Self { offset, lowest, highest, logs, places: OnceLock::new() }
     }
 
-    fn index(&mut self) {
-        self.places = Curve::new(PLACE_OCTAVES, |value| {
-            let Position { segment, along } = self.locate(libm::log(value));
-            segment as f64 + along
-        });
+    fn places(&self) -> &Curve<8> {
+        let octaves = libm::log2(self.highest + self.offset) as u32 + 2;
+        self.places.get_or_init(|| {
+            Curve::new(octaves.max(2), |value| {
+                let Position { segment, along } = self.locate(libm::log(value));
+                segment as f64 + along
+            })
+        })
     }
 
     /// Whether `value` lies between the sampled points.
@@ -48,7 +48,7 @@ impl Axis {
     /// Where a value lies.
     pub(super) fn place(&self, value: f64) -> Position {
         let last = self.logs.len() - 2;
-        match self.places.at(value + self.offset) {
+        match self.places().at(value + self.offset) {
             Some(place) => {
                 let segment = (place.max(0.0) as usize).min(last);
                 Position { segment, along: place - segment as f64 }
@@ -72,7 +72,7 @@ impl Axis {
             End::Low => self.logs.insert(0, log),
             End::High => self.logs.push(log),
         }
-        self.index();
+        self.places = OnceLock::new();
     }
 
     fn log_beyond(&self, end: End) -> f64 {
@@ -232,6 +232,48 @@ impl<const BITS: u32> Curve<BITS> {
         let [low, high] = *self.values.get(number..number.wrapping_add(2))? else { return None };
         let along = (bits & ((1 << Self::DROPPED) - 1)) as f64 / (1_u64 << Self::DROPPED) as f64;
         Some(low + (high - low) * along)
+    }
+}
+
+/// Requests of decode passes whose curves are kept once they have been asked for.
+const KEPT_ROWS: usize = 1024;
+/// Octaves of lengths that curves cover.
+const LENGTH_OCTAVES: u32 = 18;
+
+type LengthCurve = Curve<5>;
+
+/// What decoding costs by requests and by their length.
+#[derive(Debug)]
+pub(super) struct DecodeSurface {
+    grid: LogGrid<2>,
+    /// By length, for each number of requests.
+    rows: Box<[OnceLock<LengthCurve>]>,
+}
+
+impl DecodeSurface {
+    /// A surface over requests and length that goes on beyond what was sampled.
+    pub(super) fn new(sampled: LogGrid<2>) -> Self {
+        let grid =
+            sampled.continued(0, End::High, 1.0).continued(1, End::High, 1.0).continued(1, End::Low, 1.0);
+        Self { grid, rows: (0..KEPT_ROWS).map(|_| OnceLock::new()).collect() }
+    }
+
+    /// The value at a mean length of `context` tokens; neither is 0.
+    pub(super) fn at(&self, requests: u32, context: f64) -> f64 {
+        let row = self.rows.get(requests as usize).map(|row| row.get_or_init(|| self.row(requests)));
+        row.and_then(|row| row.at(context))
+            .unwrap_or_else(|| self.grid.at([f64::from(requests), context.max(1.0)]))
+    }
+
+    /// Whether the place lies between the samples.
+    pub(super) fn covers(&self, requests: u32, context: f64) -> bool {
+        self.grid.covers([f64::from(requests), context])
+    }
+
+    fn row(&self, requests: u32) -> LengthCurve {
+        let grid = &self.grid;
+        let batch = grid.axis(0).place(f64::from(requests));
+        LengthCurve::new(LENGTH_OCTAVES, |context| grid.value_at([batch, grid.axis(1).place(context)]))
     }
 }
 
