@@ -18,11 +18,6 @@ pub(super) fn load_document(path: &Path, overrides: &[Override]) -> Result<Docum
     run::read_document(path, overrides).map_err(Failure::input)
 }
 
-/// Reads a file whole.
-pub(super) fn read_file(path: &Path) -> Result<Vec<u8>, Failure> {
-    std::fs::read(path).map_err(|error| unreadable(path, &error))
-}
-
 /// Opens a file.
 pub(super) fn open_file(path: &Path) -> Result<BufReader<File>, Failure> {
     run::open_file(path).map_err(Failure::input)
