@@ -2,7 +2,7 @@
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use indexmap::IndexMap;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::search::{Candidate, SearchResult, StudyEnd, metric, reasons};
 
@@ -58,7 +58,8 @@ pub(super) fn search_table(result: &SearchResult) -> String {
 
 fn ranking(candidates: &[Candidate]) -> String {
     let shown = &candidates[..candidates.len().min(SHOWN)];
-    let knobs = varying_settings(candidates);
+    let settings: Vec<_> = candidates.iter().map(|candidate| settings(&candidate.config)).collect();
+    let knobs = varying(&settings);
     let figures: Vec<_> = FIGURES
         .into_iter()
         .filter(|(_, name, _)| candidates.iter().any(|one| metric(&one.metrics, name).is_some()))
@@ -69,11 +70,11 @@ fn ranking(candidates: &[Candidate]) -> String {
     let headings = ["rank"].into_iter().chain(objectives.iter().copied()).chain(["GPUs"]);
     let headings = headings.chain(knobs.iter().copied());
     table.set_header(headings.chain(figures.iter().map(|(heading, ..)| *heading)));
-    for candidate in shown {
+    for (candidate, settings) in shown.iter().zip(&settings) {
         let worth = objectives.iter().map(|name| figure(worth(candidate, name)));
         let place =
             [candidate.rank.to_string()].into_iter().chain(worth).chain([candidate.used_gpus.to_string()]);
-        let settings = knobs.iter().map(|knob| candidate.config.get(*knob).map_or(ABSENT.into(), setting));
+        let settings = knobs.iter().map(|knob| settings.get(*knob).map_or(ABSENT.into(), String::clone));
         let measured = figures.iter().map(|(_, name, factor)| {
             metric(&candidate.metrics, name).map_or(ABSENT.into(), |value| figure(value * factor))
         });
@@ -98,19 +99,58 @@ fn worth(candidate: &Candidate, objective: &str) -> f64 {
     value.unwrap_or(candidate.score)
 }
 
-/// Names of the settings in which the candidates that have them differ, in their order: what one mode or one router has
-/// and another has not says no more than the mode or the router.
-fn varying_settings(candidates: &[Candidate]) -> Vec<&str> {
-    let mut first: IndexMap<&str, &Value> = IndexMap::new();
+/// Settings that another column tells already: the first that of GPUs, the others that of layouts.
+const TOLD: [&str; 9] =
+    ["used_gpus", "deployment_mode", "tp", "pp", "attention_dp", "moe_tp", "moe_ep", "strategy", "replicas"];
+
+/// A candidate's settings by their headings, in their order: its layout in short, and what is set for both pools under
+/// one heading, `prefill/decode`.
+fn settings(config: &Map<String, Value>) -> IndexMap<String, String> {
+    let mut settings = IndexMap::new();
+    let layout = layout(config);
+    let told: &[&str] = if layout.is_some() { &TOLD } else { &TOLD[..1] };
+    settings.extend(layout.map(|layout| ("layout".to_owned(), layout)));
+    let of_role = |role: &str, stem: &str| config.get(&format!("{role}_{stem}")).map(setting);
+    for (name, value) in config {
+        let stem = ["agg_", "prefill_", "decode_"].iter().find_map(|role| name.strip_prefix(role));
+        let pools = stem.map(|stem| (stem, of_role("prefill", stem), of_role("decode", stem)));
+        let (heading, text) = match pools {
+            Some((stem, Some(prefill), Some(decode))) if prefill == decode => (stem, prefill),
+            Some((stem, Some(prefill), Some(decode))) => (stem, format!("{prefill}/{decode}")),
+            Some((stem, None, None)) => (stem, setting(value)),
+            _ => (name.as_str(), setting(value)),
+        };
+        if !told.contains(&heading) {
+            settings.insert(heading.to_owned(), text);
+        }
+    }
+    settings
+}
+
+/// Workers and their shapes: `4 x tp2`, or with two pools `1 x tp2 + 3 x dep4`.
+fn layout(config: &Map<String, Value>) -> Option<String> {
+    let pool = |role: &str| {
+        let number = |name: &str| config.get(&format!("{role}{name}")).and_then(Value::as_u64);
+        let strategy = config.get(&format!("{role}strategy")).and_then(Value::as_str).unwrap_or("tp");
+        let gpus = number("tp")? * number("attention_dp").unwrap_or(1);
+        let stages = number("pp").filter(|&pp| pp > 1).map_or(String::new(), |pp| format!("pp{pp}"));
+        Some(format!("{} x {strategy}{gpus}{stages}", number("replicas")?))
+    };
+    pool("").or_else(|| Some(format!("{} + {}", pool("prefill_")?, pool("decode_")?)))
+}
+
+/// Headings of the settings in which the candidates that have them differ, in their order: what one mode or one router
+/// has and another has not says no more than the mode or the router.
+fn varying(candidates: &[IndexMap<String, String>]) -> Vec<&str> {
+    let mut first: IndexMap<&str, &str> = IndexMap::new();
     let mut varying: Vec<&str> = Vec::new();
-    for (name, value) in candidates.iter().flat_map(|candidate| &candidate.config) {
-        let differs = *first.entry(name).or_insert(value) != value;
+    for (name, text) in candidates.iter().flatten() {
+        let differs = *first.entry(name).or_insert(text) != text;
         if differs && !varying.contains(&name.as_str()) {
             varying.push(name);
         }
     }
-    // The number of GPUs has a column of its own.
-    first.keys().copied().filter(|name| varying.contains(name) && *name != "used_gpus").collect()
+    first.keys().copied().filter(|name| varying.contains(name)).collect()
 }
 
 fn setting(value: &Value) -> String {
@@ -165,7 +205,36 @@ fn rejections(result: &SearchResult) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    fn config(value: Value) -> Map<String, Value> {
+        let Value::Object(config) = value else { panic!("an object") };
+        config
+    }
+
+    #[test]
+    fn settings_of_two_pools_share_a_heading() {
+        let disaggregated = config(json!({
+            "deployment_mode": "disagg", "prefill_tp": 2, "prefill_pp": 1, "prefill_attention_dp": 1,
+            "prefill_strategy": "tep", "prefill_replicas": 1, "decode_tp": 1, "decode_pp": 2,
+            "decode_attention_dp": 4, "decode_strategy": "dep", "decode_replicas": 3, "used_gpus": 14,
+            "prefill_max_num_seqs": 256, "decode_max_num_seqs": 512, "prefill_block_size": 64,
+            "decode_block_size": 64, "prefill_load_scale": 4.0,
+        }));
+        let texts: Vec<_> = settings(&disaggregated).into_iter().collect();
+        let expected = [
+            ("layout", "1 x tep2 + 3 x dep4pp2"),
+            ("max_num_seqs", "256/512"),
+            ("block_size", "64"),
+            ("prefill_load_scale", "4.0"),
+        ];
+        assert_eq!(texts, expected.map(|(name, text)| (name.to_owned(), text.to_owned())));
+        let aggregated = config(json!({"tp": 4, "replicas": 2, "agg_max_num_seqs": 64}));
+        let texts: Vec<_> = settings(&aggregated).into_values().collect();
+        assert_eq!(texts, ["2 x tp4", "64"]);
+    }
 
     #[test]
     fn figures_keep_five_digits() {
