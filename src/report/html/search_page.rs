@@ -126,7 +126,8 @@ fn varying_knobs(candidates: &[Value]) -> Vec<String> {
     let differs = |name: &String| {
         candidates.iter().any(|candidate| candidate["config"].get(name) != candidates[0]["config"].get(name))
     };
-    names.into_iter().filter(differs).collect()
+    // GPUs have a column of their own.
+    names.into_iter().filter(|name| name != "used_gpus" && differs(name)).collect()
 }
 
 /// A candidate in words.
