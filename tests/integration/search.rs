@@ -130,7 +130,7 @@ fn a_small_space_is_walked_whole() {
     assert_eq!(result["certified_optimum"], true);
     assert_eq!(result["tally"]["feasible"], 3);
     let table = place.run(&["search", "search.yaml"]).ending(0).stdout;
-    assert!(table.contains("agg_max_num_seqs") && table.contains("attainment"), "{table}");
+    assert!(table.contains(" max_num_seqs") && table.contains("attainment"), "{table}");
     assert!(table.contains("3 of 3 trials feasible") && table.contains("optimum"), "{table}");
     assert!(!table.contains("overlap_score_credit"), "{table}");
     assert_eq!(place.files(), ["search.yaml"], "nothing is written without --output-dir");
