@@ -26,11 +26,13 @@ pub(super) fn pool(section: &Section<'_>) -> Pool {
     let router = section.read("router", |value| value.policy(None).map(Box::new)).optional();
     let timing = section.read("timing", |value| timing(&value, Timing::OfPool)).or(TimingConfig::Polynomial);
     let memory = section.section("memory", read_memory).optional().flatten().map(Box::new);
-    let sized_by_model = memory.is_some() || matches!(timing, TimingConfig::Profile { .. });
+    let estimated = matches!(timing, TimingConfig::Roofline(_));
+    let sized_by_model = memory.is_some() || estimated || matches!(timing, TimingConfig::Profile { .. });
     let engine = section
         .section("engine", |engine| read_engine(engine, sized_by_model, dp_size))
         .or_else(|| with_capacity(EngineOptions::for_backend(Backend::Vllm), None, sized_by_model));
     check_memory(section, &timing, &engine);
+    let memory = memory.or_else(|| implied_memory(&timing, &engine));
     Pool {
         workers,
         dp_size,
@@ -51,6 +53,21 @@ fn read_memory(section: &Section<'_>) -> Option<MemoryConfig> {
     let axis = |key| section.integer(key, 1..=MOST_GPUS_PER_AXIS).optional();
     let (moe_tp, moe_ep) = (axis("moe_tp"), axis("moe_ep"));
     Some(MemoryConfig { model_name: model_name?, hardware_sku: hardware_sku?, quantization, moe_tp, moe_ep })
+}
+
+/// An estimate of the timing names the model and the GPU of the memory model too.
+fn implied_memory(timing: &TimingConfig, engine: &EngineOptions) -> Option<Box<MemoryConfig>> {
+    let TimingConfig::Roofline(config) = timing else { return None };
+    if engine.capacity_source == CapacitySource::Given {
+        return None;
+    }
+    Some(Box::new(MemoryConfig {
+        model_name: config.model_name.clone()?,
+        hardware_sku: config.hardware_sku.clone()?,
+        quantization: config.quantization.clone(),
+        moe_tp: config.moe_tp,
+        moe_ep: config.moe_ep,
+    }))
 }
 
 /// A memory model that nobody asks is refused.

@@ -9,7 +9,9 @@ use super::read_scenario::{kv_transfer_of_model, sla};
 use super::read_timing::{Timing, timing};
 use super::read_workload::search_workload;
 use super::reader::Section;
-use super::scenario::{DeploymentMode, EngineOptions, KvTransfer, ProfileConfig, Sla, TimingConfig};
+use super::scenario::{
+    DeploymentMode, EngineOptions, KvTransfer, ProfileConfig, RooflineConfig, Sla, TimingConfig,
+};
 use super::search::{
     Fidelity, OptimizationGoal, OptimizationTarget, ParallelConfig, SearchSpace, Shape, SmartSearchConfig,
     SweepConfig,
@@ -80,6 +82,11 @@ fn pricing(section: &Section<'_>, space: &mut SearchSpace) {
                 ..given
             })
         }
+        Some(TimingConfig::Roofline(given)) => TimingConfig::Roofline(RooflineConfig {
+            model_name: given.model_name.or_else(|| Some(space.model_name.clone())),
+            hardware_sku: given.hardware_sku.or_else(|| Some(space.hardware_sku.clone())),
+            ..given
+        }),
         Some(other) => {
             if space.backend_version.is_some() {
                 section

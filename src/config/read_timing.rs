@@ -3,7 +3,7 @@
 use super::numbers::Limit;
 use super::read_engine::MOST_GPUS_PER_AXIS;
 use super::reader::Section;
-use super::timing::{GridConfig, MeasuredFile, ProfileConfig, TimingConfig};
+use super::timing::{GridConfig, MeasuredFile, ProfileConfig, RooflineConfig, TimingConfig};
 use super::value::{Named, Value, name_of};
 
 /// Where the timing stands.
@@ -21,6 +21,7 @@ enum Model {
     Fixed,
     Grid,
     Profile,
+    Roofline,
 }
 
 impl Named for Model {
@@ -29,6 +30,7 @@ impl Named for Model {
         ("fixed", Self::Fixed),
         ("grid", Self::Grid),
         ("profile", Self::Profile),
+        ("roofline", Self::Roofline),
     ];
 }
 
@@ -37,15 +39,15 @@ const KEYS: [(&str, &[Model]); 12] = [
     ("prefill_ms", &[Model::Fixed]),
     ("decode_ms", &[Model::Fixed]),
     ("path", &[Model::Grid]),
-    ("model_name", &[Model::Profile]),
-    ("hardware_sku", &[Model::Profile]),
+    ("model_name", &[Model::Profile, Model::Roofline]),
+    ("hardware_sku", &[Model::Profile, Model::Roofline]),
     ("backend_version", &[Model::Profile]),
-    ("quantization", &[Model::Profile]),
-    ("moe_tp", &[Model::Profile]),
-    ("moe_ep", &[Model::Profile]),
-    ("mixed_passes", &[Model::Profile]),
+    ("quantization", &[Model::Profile, Model::Roofline]),
+    ("moe_tp", &[Model::Profile, Model::Roofline]),
+    ("moe_ep", &[Model::Profile, Model::Roofline]),
+    ("mixed_passes", &[Model::Profile, Model::Roofline]),
     ("rescale", &[Model::Profile]),
-    ("pass_overhead_ms", &[Model::Profile, Model::Grid]),
+    ("pass_overhead_ms", &[Model::Profile, Model::Grid, Model::Roofline]),
 ];
 
 /// Reads what prices a pass.
@@ -63,6 +65,11 @@ fn read(section: &Section<'_>, whose: Timing) -> Option<TimingConfig> {
     }
     let overhead = || section.float("pass_overhead_ms", Limit::Time).or(0.0);
     let file = |key| section.read(key, |value| value.path().map(MeasuredFile::from));
+    let name = |key| match whose {
+        Timing::OfPool => section.text(key).required(),
+        Timing::OfSearch => section.text(key).optional(),
+    };
+    let axis = |key| section.integer(key, 1..=MOST_GPUS_PER_AXIS).optional();
     Some(match model? {
         Model::Polynomial => TimingConfig::Polynomial,
         Model::Fixed => {
@@ -74,22 +81,25 @@ fn read(section: &Section<'_>, whose: Timing) -> Option<TimingConfig> {
             let path = file("path").required();
             TimingConfig::Grid(GridConfig { pass_overhead_ms: overhead(), path: path? })
         }
-        Model::Profile => {
-            let name = |key| match whose {
-                Timing::OfPool => section.text(key).required(),
-                Timing::OfSearch => section.text(key).optional(),
-            };
-            TimingConfig::Profile(ProfileConfig {
-                model_name: name("model_name"),
-                hardware_sku: name("hardware_sku"),
-                backend_version: section.text("backend_version").optional(),
-                quantization: section.text("quantization").optional(),
-                moe_tp: section.integer("moe_tp", 1..=MOST_GPUS_PER_AXIS).optional(),
-                moe_ep: section.integer("moe_ep", 1..=MOST_GPUS_PER_AXIS).optional(),
-                mixed_passes: section.choice("mixed_passes").optional(),
-                rescale: file("rescale").optional(),
-                pass_overhead_ms: overhead(),
-            })
-        }
+        Model::Profile => TimingConfig::Profile(ProfileConfig {
+            model_name: name("model_name"),
+            hardware_sku: name("hardware_sku"),
+            backend_version: section.text("backend_version").optional(),
+            quantization: section.text("quantization").optional(),
+            moe_tp: axis("moe_tp"),
+            moe_ep: axis("moe_ep"),
+            mixed_passes: section.choice("mixed_passes").optional(),
+            rescale: file("rescale").optional(),
+            pass_overhead_ms: overhead(),
+        }),
+        Model::Roofline => TimingConfig::Roofline(RooflineConfig {
+            model_name: name("model_name"),
+            hardware_sku: name("hardware_sku"),
+            quantization: section.text("quantization").optional(),
+            moe_tp: axis("moe_tp"),
+            moe_ep: axis("moe_ep"),
+            mixed_passes: section.choice("mixed_passes").optional(),
+            pass_overhead_ms: overhead(),
+        }),
     })
 }

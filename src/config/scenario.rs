@@ -10,7 +10,7 @@ pub use super::pool::{
     Backend, CapacitySource, EngineOptions, KvEvictionPolicy, MemoryConfig, Pool, PreemptionMode,
     SglangOptions, SglangSchedulePolicy,
 };
-pub use super::timing::{GridConfig, MeasuredFile, MixedPasses, ProfileConfig, TimingConfig};
+pub use super::timing::{GridConfig, MeasuredFile, MixedPasses, ProfileConfig, RooflineConfig, TimingConfig};
 pub use super::workload::{
     Arrival, ArrivalProcess, InlineRequest, Synthetic, TraceTimeUnit, WorkloadConfig, WorkloadSource,
     ZeroOutput,

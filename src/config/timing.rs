@@ -27,13 +27,15 @@ pub enum TimingConfig {
     Grid(GridConfig),
     /// A profile of model, hardware and backend; the rest of its shape is the pool's.
     Profile(ProfileConfig),
+    /// A rough estimate from the sizes of a model and the peaks of a GPU.
+    Roofline(RooflineConfig),
 }
 
 impl TimingConfig {
     /// The files that it names.
     pub fn files_mut(&mut self) -> impl Iterator<Item = &mut MeasuredFile> {
         let file = match self {
-            Self::Polynomial | Self::Fixed { .. } => None,
+            Self::Polynomial | Self::Fixed { .. } | Self::Roofline(_) => None,
             Self::Grid(grid) => Some(&mut grid.path),
             Self::Profile(profile) => profile.rescale.as_mut(),
         };
@@ -68,11 +70,33 @@ pub struct ProfileConfig {
     /// Expert parallelism; likewise.
     #[schemars(range(min = 1))]
     pub moe_ep: Option<u32>,
-    /// What a pass pays that computes prompts and decodes; [`MixedPasses::Summed`] with `first_token_decode`, which is a rule of
-    /// the reference that sums, otherwise [`MixedPasses::Shared`].
+    /// What a pass pays that computes prompts and decodes: `summed` when absent with `first_token_decode`, which is a rule of
+    /// the reference, that sums; otherwise `shared`.
     pub mixed_passes: Option<MixedPasses>,
     /// Measured passes that scale the profile: one factor for each phase.
     pub rescale: Option<MeasuredFile>,
+    /// Time of the CPU that each pass takes besides, in milliseconds.
+    #[schemars(range(min = 0.0))]
+    pub pass_overhead_ms: f64,
+}
+
+/// Of what a rough estimate is made.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+pub struct RooflineConfig {
+    /// Hugging Face name of the model, or that of a file of facts.
+    pub model_name: Option<String>,
+    /// Name of the GPU, likewise.
+    pub hardware_sku: Option<String>,
+    /// Number format of the weights; the checkpoint's own when absent.
+    pub quantization: Option<String>,
+    /// Tensor parallelism of the experts.
+    #[schemars(range(min = 1))]
+    pub moe_tp: Option<u32>,
+    /// Expert parallelism.
+    #[schemars(range(min = 1))]
+    pub moe_ep: Option<u32>,
+    /// What a pass pays that computes prompts and decodes, as in a profile.
+    pub mixed_passes: Option<MixedPasses>,
     /// Time of the CPU that each pass takes besides, in milliseconds.
     #[schemars(range(min = 0.0))]
     pub pass_overhead_ms: f64,

@@ -258,6 +258,8 @@ pub enum TimingSource {
     Grid,
     /// A profile that comes with the program.
     Profile,
+    /// A rough estimate from the sizes of a model and the peaks of a GPU.
+    Roofline,
 }
 
 /// What the workers of one role cost.

@@ -78,9 +78,15 @@ pub(super) fn shape_problem(family: &Family, shape: &Shape) -> Option<String> {
 /// The timing of a candidate: a profile is narrowed down to its layout and its version.
 pub(super) fn narrowed(timing: &TimingConfig, shape: &Shape, version: Option<&str>) -> TimingConfig {
     let mut timing = timing.clone();
-    if let TimingConfig::Profile(ProfileConfig { backend_version, moe_tp, moe_ep, .. }) = &mut timing {
-        *backend_version = version.map(str::to_owned);
-        (*moe_tp, *moe_ep) = (Some(shape.moe_tp), Some(shape.moe_ep));
+    match &mut timing {
+        TimingConfig::Profile(profile) => {
+            profile.backend_version = version.map(str::to_owned);
+            (profile.moe_tp, profile.moe_ep) = (Some(shape.moe_tp), Some(shape.moe_ep));
+        }
+        TimingConfig::Roofline(estimate) => {
+            (estimate.moe_tp, estimate.moe_ep) = (Some(shape.moe_tp), Some(shape.moe_ep));
+        }
+        TimingConfig::Polynomial | TimingConfig::Fixed { .. } | TimingConfig::Grid(_) => {}
     }
     timing
 }

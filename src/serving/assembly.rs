@@ -114,6 +114,9 @@ pub fn unsupported(scenario: &Scenario) -> Vec<String> {
     let changes = deployment.planner.is_some() || !deployment.replica_changes.is_empty();
     for (role, pool) in pools(scenario) {
         refuse_pool(role, pool, changes, &mut problems);
+        if let Err(problem) = Pricing::of(pool, &scenario.facts) {
+            problems.push(format!("deployment.{}.{problem}", role.name()));
+        }
     }
     if let (Some(prefill), Some(decode)) = (&deployment.prefill, &deployment.decode) {
         let mut same = |equal: bool, field: &str| {
@@ -183,9 +186,6 @@ fn refuse_pool(role: Role, pool: &Pool, deployment_changes: bool, problems: &mut
         engine.aic_nextn.is_some_and(|drafts| drafts > 0) && engine.decode_speedup_ratio != 1.0,
         "engine.decode_speedup_ratio: has to be 1 with speculative decoding",
     );
-    if let Err(problem) = Pricing::of(pool) {
-        problems.push(format!("deployment.{name}.{problem}"));
-    }
 }
 
 /// Whether an engine evicts by what the workload will ask for.
@@ -293,7 +293,7 @@ impl PoolPlan<'_> {
 fn pricings(scenario: &Scenario) -> Result<Vec<(Role, Pricing)>, ReplayError> {
     let price = |(role, pool): (Role, &Pool)| {
         let refuse = |problem| ReplayError::Refused(format!("deployment.{}.{problem}", role.name()));
-        Ok((role, Pricing::of(pool).map_err(refuse)?))
+        Ok((role, Pricing::of(pool, &scenario.facts).map_err(refuse)?))
     };
     pools(scenario).into_iter().map(price).collect()
 }

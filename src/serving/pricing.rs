@@ -3,15 +3,18 @@
 use std::sync::Arc;
 
 use super::assembly::pools;
+use crate::config::facts::FactFiles;
 use crate::config::scenario::{
-    GridConfig, MeasuredFile, MixedPasses, Pool, ProfileConfig, Scenario, TimingConfig,
+    GridConfig, MeasuredFile, MixedPasses, Pool, ProfileConfig, RooflineConfig, Scenario, TimingConfig,
 };
+use crate::model::{Catalogue, ModelFacts, NumberFormats, Split, WeightFormat};
 use crate::report::record::{TimingRecord, TimingSource};
 use crate::timing::csv::{RowProblem, RowProblems};
 use crate::timing::grid::{self, Measured, MeasuredGrid};
 use crate::timing::profile::{
     Entry, Pack, PassOptions, ProfileError, Scale, TableTiming, WantedFamily, WantedShape,
 };
+use crate::timing::roofline::estimate;
 use crate::timing::{Fixed, Polynomial, TimingModel};
 
 /// The timing of a pool: one model for all of its ranks.
@@ -27,7 +30,7 @@ impl Pricing {
     ///
     /// # Errors
     /// The key below the pool's that cannot be met, and why.
-    pub(super) fn of(pool: &Pool) -> Result<Self, String> {
+    pub(super) fn of(pool: &Pool, facts: &FactFiles) -> Result<Self, String> {
         match &pool.timing {
             TimingConfig::Fixed { prefill_ms, decode_ms } => {
                 let model = Fixed { prefill_ms: *prefill_ms, decode_ms: *decode_ms };
@@ -39,6 +42,7 @@ impl Pricing {
             }
             TimingConfig::Grid(config) => Self::by_grid(config),
             TimingConfig::Profile(config) => Self::by_profile(pool, config),
+            TimingConfig::Roofline(config) => Self::by_roofline(pool, config, facts),
         }
     }
 
@@ -64,6 +68,45 @@ impl Pricing {
         Ok(Self { model: grid.timing(config.pass_overhead_ms), record })
     }
 
+    fn by_roofline(pool: &Pool, config: &RooflineConfig, facts: &FactFiles) -> Result<Self, String> {
+        let catalogue = Catalogue::with(facts).map_err(|error| error.to_string())?;
+        let (model, hardware) = (config.model_name.as_deref(), config.hardware_sku.as_deref());
+        let mut model = catalogue
+            .model(model.unwrap_or_default())
+            .map_err(|error| format!("timing.model_name: {error}"))?;
+        let hardware = catalogue
+            .hardware(hardware.unwrap_or_default())
+            .map_err(|error| format!("timing.hardware_sku: {error}"))?;
+        if let Some(format) = &config.quantization {
+            let named = WeightFormat::named(format).ok_or_else(|| {
+                format!("timing.quantization: `{format}` is no number format that is known")
+            })?;
+            model.formats = NumberFormats::uniform(named);
+        }
+        let split = split_of(pool, config, &model)?;
+        let estimate = estimate(&model, &hardware, split, pool.engine.backend).ok_or_else(|| {
+            format!(
+                "timing.model_name: the operators of {} are not known, since it has latent attention; take a profile or \
+                 measured passes",
+                model.name
+            )
+        })?;
+        let options = PassOptions {
+            stages: split.pp,
+            overhead_ms: config.pass_overhead_ms,
+            phases_add_up: phases_add_up(pool, config.mixed_passes),
+            ..PassOptions::default()
+        };
+        let record = TimingRecord {
+            source: TimingSource::Roofline,
+            id: Some(format!("{} on {}", model.name, hardware.name)),
+            digest: Some(estimate.digest),
+            caution: Some(estimate.caution),
+            ..TimingRecord::default()
+        };
+        Ok(Self { model: Arc::new(TableTiming::new(Arc::new(estimate.tables), options)), record })
+    }
+
     fn by_profile(pool: &Pool, config: &ProfileConfig) -> Result<Self, String> {
         let entry = profile_of(pool, config).map_err(|error| at_key(&error))?;
         let scale = match &config.rescale {
@@ -77,10 +120,7 @@ impl Pricing {
             stages: entry.profile.shape.pp,
             overhead_ms: config.pass_overhead_ms,
             scale,
-            phases_add_up: match config.mixed_passes {
-                None => pool.engine.first_token_decode,
-                Some(mixed) => mixed == MixedPasses::Summed,
-            },
+            phases_add_up: phases_add_up(pool, config.mixed_passes),
         };
         let record = TimingRecord {
             source: TimingSource::Profile,
@@ -93,6 +133,35 @@ impl Pricing {
             extrapolated_lookups: None,
         };
         Ok(Self { model: Arc::new(TableTiming::new(entry.pass_tables(), options)), record })
+    }
+}
+
+/// Whether a pass of both kinds pays for both in full.
+fn phases_add_up(pool: &Pool, mixed: Option<MixedPasses>) -> bool {
+    mixed.map_or(pool.engine.first_token_decode, |mixed| mixed == MixedPasses::Summed)
+}
+
+/// How a pool splits a model whose facts are known.
+fn split_of(pool: &Pool, config: &RooflineConfig, model: &ModelFacts) -> Result<Split, String> {
+    let (tp, attention_dp) = (pool.tensor_parallel_size, pool.dp_size);
+    let width = tp.saturating_mul(attention_dp);
+    let (moe_tp, moe_ep) = match (config.moe_tp, config.moe_ep) {
+        (Some(moe_tp), Some(moe_ep)) => (moe_tp, moe_ep),
+        // The experts of a worker spread over as many GPUs as its attention does.
+        (Some(moe_tp), None) => (moe_tp, width / moe_tp),
+        (None, Some(moe_ep)) => (width / moe_ep, moe_ep),
+        (None, None) if model.is_moe() && width > 1 => {
+            return Err(format!(
+                "timing.moe_ep: is needed for {}, whose experts may be spread over {width} GPUs in several ways",
+                model.name
+            ));
+        }
+        (None, None) => (1, 1),
+    };
+    let split = Split { tp, pp: pool.pipeline_parallel_size, attention_dp, moe_tp, moe_ep };
+    match model.split_problem(split) {
+        None => Ok(split),
+        Some(problem) => Err(format!("timing: {problem}")),
     }
 }
 
@@ -147,6 +216,6 @@ fn at_key(error: &ProfileError) -> String {
 pub fn timing_records(scenario: &Scenario) -> Vec<(&'static str, TimingRecord)> {
     let records = pools(scenario)
         .into_iter()
-        .filter_map(|(role, pool)| Some((role.name(), Pricing::of(pool).ok()?.record)));
+        .filter_map(|(role, pool)| Some((role.name(), Pricing::of(pool, &scenario.facts).ok()?.record)));
     records.collect()
 }

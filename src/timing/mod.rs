@@ -10,6 +10,7 @@ mod interpolation;
 pub mod memory;
 mod polynomial;
 pub mod profile;
+pub mod roofline;
 
 use std::fmt;
 use std::sync::Arc;

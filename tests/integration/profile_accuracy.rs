@@ -2,7 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
 
+use spica::config::scenario::Backend;
+use spica::model::{Catalogue, NumberFormats, Split, WeightFormat};
 use spica::timing::profile::{Pack, PassTables, Priced};
+use spica::timing::roofline::estimate;
 
 use super::shared_folder::shared_file;
 
@@ -80,4 +83,67 @@ fn sampled_passes_are_met() {
 fn passes_between_the_samples_are_met() {
     check("holdout_prefill.csv", 1000, prefill);
     check("holdout_decode.csv", 1000, decode);
+}
+
+/// The estimate of one of the deployments that factors were fitted to.
+fn estimated(deployment: &serde_json::Value) -> Option<PassTables> {
+    let catalogue = Catalogue::bundled();
+    let text = |key: &str| deployment[key].as_str().unwrap();
+    let size = |key: &str| deployment[key].as_u64().map_or(1, |size| size as u32);
+    let mut model = catalogue.model(text("model")).unwrap();
+    if deployment["quant_overrides"].get("gemm_quant_mode").is_some() {
+        let format = deployment["resolved_quant"]["gemm_quant_mode"].as_str().unwrap();
+        model.formats = NumberFormats::uniform(WeightFormat::named(format).unwrap());
+    }
+    let hardware = catalogue.hardware(text("system")).unwrap();
+    let backend: Backend = serde_json::from_value(deployment["backend"].clone()).unwrap();
+    let split = Split {
+        tp: size("tp"),
+        pp: size("pp"),
+        attention_dp: size("attention_dp"),
+        moe_tp: size("moe_tp"),
+        moe_ep: size("moe_ep"),
+    };
+    Some(estimate(&model, &hardware, split, backend)?.tables)
+}
+
+/// What an estimate says of deployments that its factors were fitted to. It says how well the form can follow, not how well
+/// it predicts: left out of the fit, a deployment is missed by 16 % in prefill and 9 % in decode (medians).
+#[test]
+fn rough_estimates_meet_what_they_were_fitted_to() {
+    let Some(path) = shared_file("aic/deployments.json") else { return };
+    let deployments: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    let mut tables = indexmap::IndexMap::new();
+    for deployment in deployments.as_array().unwrap() {
+        let id = deployment["id"].as_str().unwrap();
+        let suspect = Pack::embedded().named(id).unwrap().family.suspect.is_some();
+        let estimate = estimated(deployment);
+        assert_eq!(
+            estimate.is_none(),
+            id.starts_with("dsv3"),
+            "{id}: only latent attention is not estimated"
+        );
+        if let Some(estimate) = estimate.filter(|_| !suspect) {
+            tables.insert(id.to_owned(), estimate);
+        }
+    }
+    assert_eq!(tables.len(), 16);
+    for (file, price) in
+        [("prefill.csv", prefill as fn(&PassTables, &[u32]) -> Priced), ("decode.csv", decode)]
+    {
+        let text = std::fs::read_to_string(shared_file(&format!("aic/{file}")).unwrap()).unwrap();
+        let mut errors = Vec::new();
+        for line in text.lines().skip(1) {
+            let (id, numbers) = line.split_once(',').unwrap();
+            let Some(tables) = tables.get(id) else { continue };
+            let (numbers, expected_ms) = numbers.rsplit_once(',').unwrap();
+            let numbers: Vec<u32> = numbers.split(',').map(|number| number.parse().unwrap()).collect();
+            let expected_ms: f64 = expected_ms.parse().unwrap();
+            errors.push((price(tables, &numbers).ms / expected_ms - 1.0).abs() * 100.0);
+        }
+        errors.sort_by(f64::total_cmp);
+        println!("{file}, estimated: {}", describe(&errors));
+        assert!(quantile(&errors, 0.5) <= 6.0 && quantile(&errors, 0.9) <= 25.0, "{file}");
+    }
 }

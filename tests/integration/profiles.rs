@@ -206,3 +206,51 @@ fn a_few_measurements_rescale_a_profile() {
     let polynomial = "deployment.agg.timing={model: polynomial, rescale: one.csv}";
     place.run(&["replay", "scenario.yaml", "--set", polynomial]).refusing(&["rescale", "`model: profile`"]);
 }
+
+#[test]
+fn what_has_no_profile_is_estimated() {
+    let place = Workplace::with("scenario.yaml", SCENARIO);
+    let run = |timing: &str, more: &[&str]| {
+        let timing = format!("deployment.agg.timing={{model: roofline, {timing}}}");
+        place
+            .run(&[&["replay", "scenario.yaml", "--format", "json", "--set", timing.as_str()], more].concat())
+    };
+    let large = "model_name: meta-llama/Llama-3.1-405B, hardware_sku: b200_sxm, quantization: nvfp4";
+    let answer = run(large, &[]).ending(0);
+    assert!(
+        answer.stderr.contains("a rough estimate") && answer.stderr.contains("15 to 50 %"),
+        "{}",
+        answer.stderr
+    );
+    let report = answer.json();
+    let timing = &report["timing"]["agg"];
+    assert_eq!(
+        (&timing["source"], &timing["id"]),
+        (&"roofline".into(), &"meta-llama/Llama-3.1-405B on b200_sxm".into())
+    );
+    assert!(timing["caution"].as_str().is_some_and(|caution| caution.contains("b200_sxm/vllm/0.24.0/nvfp4")));
+    assert_eq!(timing["extrapolated_lookups"], 0);
+    // An estimate of a model and a GPU sizes the cache too, where no number of blocks is given.
+    let sized = run(large, &["--set", "deployment.agg.engine={}"]).ending(0).json();
+    assert!(
+        sized["scenario"]["deployment"]["agg"]["engine"]["num_gpu_blocks"]
+            .as_u64()
+            .is_none_or(|blocks| blocks > 1000)
+    );
+    let known = "model_name: MiniMaxAI/MiniMax-M2.5, hardware_sku: b200_sxm";
+    let answer = run(&format!("{known}, moe_ep: 4"), &[]).ending(0);
+    assert!(answer.stderr.contains("about 5 to 10 %"), "{}", answer.stderr);
+    let ttft = |report: &serde_json::Value| report["summary"]["mean_ttft_ms"].as_f64().expect("a number");
+    let profile = place.run(&["replay", "scenario.yaml", "--format", "json"]).ending(0).json();
+    let ratio = ttft(&answer.json()) / ttft(&profile);
+    assert!((0.7..1.4).contains(&ratio), "{ratio}");
+    run(known, &[]).refusing(&["deployment.agg.timing.moe_ep", "is needed"]);
+    run("model_name: MiniMax, hardware_sku: b200_sxm", &[])
+        .refusing(&["timing.model_name", "MiniMaxAI/MiniMax-M2.5"]);
+    run("model_name: Qwen/Qwen3-32B, hardware_sku: b200", &[]).refusing(&["timing.hardware_sku", "b200_sxm"]);
+    run("model_name: deepseek-ai/DeepSeek-V3, hardware_sku: h200_sxm, moe_ep: 4", &[])
+        .refusing(&["latent attention"]);
+    run("model_name: Qwen/Qwen3-32B, hardware_sku: b200_sxm, quantization: int3", &[]).refusing(&["`int3`"]);
+    run("model_name: Qwen/Qwen3-32B, hardware_sku: b200_sxm, backend_version: 1", &[])
+        .refusing(&["`model: profile`"]);
+}

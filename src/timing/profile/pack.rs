@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::model::PassTables;
-use super::record::{Axes, Profile, Quantization, Shape, Skip, digest};
+use super::record::{Axes, Profile, Quantization, Shape, Skip};
 use crate::config::scenario::Backend;
 
 static EMBEDDED: &[u8] = include_bytes!("profiles.pack");
@@ -111,7 +111,7 @@ pub struct Entry<'a> {
 impl Entry<'_> {
     /// A digest of the numbers that price a pass: 16 hexadecimal digits, the same on every machine.
     pub fn digest(&self) -> String {
-        digest(self.axes, &self.profile.tables)
+        self.profile.tables.digest(self.axes)
     }
 
     /// Its tables, prepared for look-ups once per process.
@@ -137,6 +137,11 @@ impl Pack {
     /// All families, in the order of the pack.
     pub fn families(&self) -> &[Family] {
         &self.index.families
+    }
+
+    /// The closest points that tables of the pack were sampled at.
+    pub fn finest_axes(&self) -> &Axes {
+        &self.index.axes[0]
     }
 
     /// Numbers of batched tokens that [`super::MemoryFacts::activation_bytes`] belongs to.

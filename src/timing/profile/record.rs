@@ -175,20 +175,22 @@ pub struct Profile {
     pub(super) prepared: OnceLock<Arc<PassTables>>,
 }
 
-/// A digest of the numbers that price a pass: 16 hexadecimal digits, the same on every machine.
-pub(super) fn digest(axes: &Axes, tables: &Tables) -> String {
-    let mut hasher = Xxh3Default::new();
-    let Axes { context_tokens, attn_batch, attn_new, attn_prefix, decode_batch, decode_context } = axes;
-    for axis in [context_tokens, attn_batch, attn_new, attn_prefix, decode_batch, decode_context] {
-        hasher.update(&(axis.len() as u64).to_le_bytes());
-        for point in axis {
-            hasher.update(&point.to_le_bytes());
+impl Tables {
+    /// A digest of the numbers that price a pass: 16 hexadecimal digits, the same on every machine.
+    pub fn digest(&self, axes: &Axes) -> String {
+        let mut hasher = Xxh3Default::new();
+        let Axes { context_tokens, attn_batch, attn_new, attn_prefix, decode_batch, decode_context } = axes;
+        for axis in [context_tokens, attn_batch, attn_new, attn_prefix, decode_batch, decode_context] {
+            hasher.update(&(axis.len() as u64).to_le_bytes());
+            for point in axis {
+                hasher.update(&point.to_le_bytes());
+            }
         }
+        let Tables { ctx_other, ctx_attn, gen_other, gen_attn } = self;
+        let values = ctx_other.iter().chain(ctx_attn.iter().flatten().flatten());
+        for value in values.chain(gen_other).chain(gen_attn.iter().flatten()) {
+            hasher.update(&value.to_bits().to_le_bytes());
+        }
+        format!("{:016x}", hasher.digest())
     }
-    let Tables { ctx_other, ctx_attn, gen_other, gen_attn } = tables;
-    let values = ctx_other.iter().chain(ctx_attn.iter().flatten().flatten());
-    for value in values.chain(gen_other).chain(gen_attn.iter().flatten()) {
-        hasher.update(&value.to_bits().to_le_bytes());
-    }
-    format!("{:016x}", hasher.digest())
 }

@@ -148,8 +148,12 @@ fn covered(deployment: &Deployment) -> Result<(), NotCovered> {
         ),
         (deployment.kv_transfer.sharing == LinkSharing::Fair, "links whose bandwidth is divided"),
         (
-            pools()
-                .any(|pool| matches!(pool.timing, TimingConfig::Grid { .. } | TimingConfig::Profile { .. })),
+            pools().any(|pool| {
+                matches!(
+                    pool.timing,
+                    TimingConfig::Grid { .. } | TimingConfig::Profile { .. } | TimingConfig::Roofline { .. }
+                )
+            }),
             "timing other than polynomial and fixed",
         ),
     ];

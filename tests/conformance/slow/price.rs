@@ -45,7 +45,9 @@ fn prefill_ms(timing: &TimingConfig, batch: Batch) -> f64 {
             let tokens = (batch.prefill_requests * (mean_prompt - mean_prefix)) as f64;
             4.209_989e-7 * (tokens * tokens) + 1.518_344e-2 * tokens + 1.650_142e1
         }
-        TimingConfig::Grid { .. } | TimingConfig::Profile { .. } => unreachable!("refused before the run"),
+        TimingConfig::Grid { .. } | TimingConfig::Profile { .. } | TimingConfig::Roofline { .. } => {
+            unreachable!("refused before the run")
+        }
     }
 }
 
@@ -60,7 +62,9 @@ fn decode_ms(timing: &TimingConfig, engine: &EngineOptions, batch: Batch) -> f64
             let fill = (batch.decode_tokens as f64 / capacity).min(1.0);
             (-25.74 * (fill * fill) + 54.01 * fill + 5.74).max(1.0)
         }
-        TimingConfig::Grid { .. } | TimingConfig::Profile { .. } => unreachable!("refused before the run"),
+        TimingConfig::Grid { .. } | TimingConfig::Profile { .. } | TimingConfig::Roofline { .. } => {
+            unreachable!("refused before the run")
+        }
     }
 }
 
