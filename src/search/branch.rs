@@ -5,19 +5,24 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::policy_filter::PlannerTarget;
 use super::pool::{Finder, Placement, Pool, Skipped};
 use super::projection::StructuredPool;
 use super::refusal::{Refusal, refusals};
 use super::role::Role;
 use super::space::{Condition, Dimension, Point, Space};
 use super::{memory, policy_filter, profile};
-use crate::config::presets::ScalingPolicy;
+use crate::config::presets::{FpmSampling, LoadSensitivity, Preset, ScalingPolicy, ScalingSettings};
 use crate::config::scenario::{Backend, DeploymentMode, KvTransfer, PolicyConfig};
 use crate::config::search::{KvLoadRatio, LoadShape, SearchSpace, SmartSearchConfig};
 use crate::model::Catalogue;
 
 /// The router whose weights are knobs of a search.
 pub(super) const KV_ROUTER: &str = "kv_router";
+
+/// Places of the knobs that decide which others have an effect.
+pub(super) const ROUTER_MODE: usize = 0;
+pub(super) const PLANNER_SCALING_POLICY: usize = 4;
 
 /// One deployment mode: what may vary in it.
 #[derive(Clone, Debug)]
@@ -44,6 +49,10 @@ pub(super) struct Choices {
     pub(super) prefill_load_scale: Vec<f64>,
     pub(super) router_temperature: Vec<f64>,
     pub(super) planner_scaling_policy: Vec<ScalingPolicy>,
+    pub(super) planner_fpm_sampling: Vec<Preset<FpmSampling>>,
+    pub(super) planner_load_sensitivity: Vec<Preset<LoadSensitivity>>,
+    /// What planners aim for under the goal.
+    pub(super) planner_target: PlannerTarget,
     /// The knobs of batches, by name.
     pub(super) batches: Vec<(&'static str, Vec<u32>)>,
     /// Loads as shares of the KV cache; none if the load is given otherwise.
@@ -77,7 +86,7 @@ impl Plan {
         }
         let filtered = policy_filter::filter(&config.search_space.planner_scaling_policy, &config.goal)
             .map_err(|refusal| vec![refusal])?;
-        let mut notices = inert_settings(&config);
+        let mut notices = inert_settings(&config, filtered.kept.iter().any(ScalingPolicy::scales));
         if !filtered.dropped.is_empty() {
             notices.push(format!(
                 "search_space.planner_scaling_policy: the goal cannot support {}: dropped",
@@ -119,6 +128,9 @@ impl Branch {
             prefill_load_scale: distinct(&space.prefill_load_scale),
             router_temperature: distinct(&space.router_temperature),
             planner_scaling_policy: distinct(policies),
+            planner_fpm_sampling: distinct(&space.planner_fpm_sampling),
+            planner_load_sensitivity: distinct(&space.planner_load_sensitivity),
+            planner_target: policy_filter::planner_target(config.goal.target),
             batches: Role::of_mode(mode)
                 .iter()
                 .flat_map(|role| role.batch_knobs(space))
@@ -182,7 +194,7 @@ impl Branch {
 impl Choices {
     fn dimensions(&self) -> Vec<Dimension> {
         let weight = |name, values: &[f64]| Dimension {
-            condition: Some(Condition { dimension: 0, active: self.routers_without_own(name) }),
+            condition: Some(Condition { dimension: ROUTER_MODE, active: self.routers_without_own(name) }),
             ..dimension(name, values)
         };
         let mut dimensions = vec![
@@ -195,11 +207,36 @@ impl Choices {
             weight("router_temperature", &self.router_temperature),
             dimension("planner_scaling_policy", &self.planner_scaling_policy),
         ];
+        // How passes are sampled reaches planners that scale ahead of traffic, sensitivity those that scale after load; both
+        // only where the bounds of requests are aimed for.
+        let knobs = [
+            (
+                dimension("planner_fpm_sampling", &self.planner_fpm_sampling),
+                self.policies(|settings| settings.enable_throughput_scaling),
+            ),
+            (
+                dimension("planner_load_sensitivity", &self.planner_load_sensitivity),
+                self.policies(|settings| settings.enable_load_scaling),
+            ),
+        ];
+        for (knob, active) in knobs {
+            if active.contains(&true) {
+                let condition = Some(Condition { dimension: PLANNER_SCALING_POLICY, active });
+                dimensions.push(Dimension { condition, ..knob });
+            }
+        }
         dimensions.extend(self.batches.iter().map(|(name, choices)| dimension(name, choices)));
         if !self.kv_load_ratio.is_empty() {
             dimensions.push(dimension("kv_load_ratio", &self.kv_load_ratio));
         }
         dimensions
+    }
+
+    /// For each scaling policy, whether it is of this kind and goes by the bounds of requests.
+    fn policies(&self, is_of_kind: impl Fn(&ScalingSettings) -> bool) -> Vec<bool> {
+        let by_bounds = self.planner_target == PlannerTarget::Sla;
+        let policies = self.planner_scaling_policy.iter();
+        policies.map(|policy| by_bounds && policy.settings().is_some_and(&is_of_kind)).collect()
     }
 
     /// For each router, whether it takes this weight from the search: it has such a weight and none of its own.
@@ -250,14 +287,14 @@ fn distinct<T: Clone + PartialEq>(choices: &[T]) -> Vec<T> {
 }
 
 /// Settings that are legal but that nothing in this search reads.
-fn inert_settings(config: &SmartSearchConfig) -> Vec<String> {
+fn inert_settings(config: &SmartSearchConfig, has_planners: bool) -> Vec<String> {
     let space = &config.search_space;
     let modes = &space.deployment_mode;
     let without_planner = "only a planner uses it, and no candidate has one";
     let reserved = "it is reserved: no router uses it";
     let inert = [
-        (space.min_endpoint.is_some(), "min_endpoint", without_planner),
-        (space.startup_time.is_some(), "startup_time", without_planner),
+        (space.min_endpoint.is_some() && !has_planners, "min_endpoint", without_planner),
+        (space.startup_time.is_some() && !has_planners, "startup_time", without_planner),
         (space.kv_bytes_per_token.is_some(), "kv_bytes_per_token", "there is no host offload"),
         (space.bandwidth_g1_to_g2_gbps.is_some(), "bandwidth_g1_to_g2_gbps", "there is no host offload"),
         (space.bandwidth_g2_to_g1_gbps.is_some(), "bandwidth_g2_to_g1_gbps", "there is no host offload"),

@@ -24,6 +24,17 @@ pub(super) enum PlannerTarget {
     Sla,
 }
 
+impl PlannerTarget {
+    /// Its name in a planner's configuration.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Throughput => "throughput",
+            Self::Latency => "latency",
+            Self::Sla => "sla",
+        }
+    }
+}
+
 /// What the planner aims for under each goal. A Pareto goal aims for throughput, whatever its objectives.
 pub(super) fn planner_target(target: OptimizationTarget) -> PlannerTarget {
     match target {

@@ -51,6 +51,9 @@ fn scenario_problems(scenario: &Scenario, registry: &Registry) -> Vec<String> {
     let routers = scenario.deployment.routers();
     problems
         .extend(routers.filter_map(|router| registry.router(router).err()).map(|error| error.to_string()));
+    let planner = scenario.deployment.planner.as_ref();
+    let planner = planner.and_then(|planner| registry.planner(planner, scenario.deployment.mode).err());
+    problems.extend(planner.map(|error| error.to_string()));
     problems
 }
 

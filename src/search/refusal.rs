@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::policy_filter::{self, policy_name};
+use super::policy_filter;
 use super::role::Role;
 use super::{layout, memory, sampler};
 use crate::config::scenario::EngineOptions;
@@ -86,21 +86,7 @@ fn refuse_small_caches(space: &SearchSpace, found: &mut Vec<Refusal>) {
 }
 
 fn refuse_scaling(config: &SmartSearchConfig, found: &mut Vec<Refusal>) {
-    let filtered = match policy_filter::filter(&config.search_space.planner_scaling_policy, &config.goal) {
-        Ok(filtered) => filtered,
-        Err(refusal) => return found.push(refusal),
-    };
-    let scaling: Vec<String> =
-        filtered.kept.iter().filter(|policy| policy.scales()).map(policy_name).collect();
-    if !scaling.is_empty() {
-        found.push(Refusal::new(
-            "search_space.planner_scaling_policy",
-            format!(
-                "planners are not built yet, so {} cannot be tried; write `planner_scaling_policy: [disabled]`",
-                scaling.join(", ")
-            ),
-        ));
-    }
+    found.extend(policy_filter::filter(&config.search_space.planner_scaling_policy, &config.goal).err());
 }
 
 fn refuse_sweep(sweep: &SweepConfig, found: &mut Vec<Refusal>) {

@@ -3,15 +3,17 @@
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::branch::{Branch, KV_ROUTER, router_value, value};
+use super::branch::{Branch, KV_ROUTER, ROUTER_MODE, router_value, value};
 use super::memory::{self, KvLoad};
+use super::policy_filter::PlannerTarget;
 use super::pool::Placement;
 use super::role::Role;
 use super::space::Point;
 use super::{layout, profile};
+use crate::config::presets::{ScalingPolicy, ScalingSettings};
 use crate::config::scenario::{
-    Backend, CapacitySource, Deployment, DeploymentMode, EngineOptions, KvTransfer, PolicyConfig, Pool,
-    Scenario,
+    BUILTIN_PLANNER, Backend, CapacitySource, Deployment, DeploymentMode, EngineOptions, KvTransfer,
+    PolicyConfig, Pool, Scenario,
 };
 use crate::config::search::{LoadShape, Shape};
 
@@ -135,7 +137,7 @@ impl Branch {
             deployment: Deployment {
                 mode: self.mode,
                 router: self.router(point),
-                planner: None,
+                planner: self.planner(point),
                 agg: pool(Role::Agg),
                 prefill: pool(Role::Prefill),
                 decode: pool(Role::Decode),
@@ -170,7 +172,12 @@ impl Branch {
             workers: shape.replicas,
             dp_size: shape.attention_dp,
             tensor_parallel_size: shape.tp,
-            startup_time_s: space.startup_time.unwrap_or(0.0),
+            startup_time_s: self
+                .scaling_policy(point)
+                .scales()
+                .then_some(space.startup_time)
+                .flatten()
+                .unwrap_or(0.0),
             router: None,
             engine,
             timing: profile::narrowed(&space.timing, shape, self.version(placement.backend)),
@@ -196,7 +203,9 @@ impl Branch {
     /// The router weights that have an effect at this point.
     fn weights<'a>(&'a self, point: &'a Point) -> impl Iterator<Item = (&'static str, Value)> + 'a {
         self.space.dimensions().iter().enumerate().filter_map(|(place, dimension)| {
-            let active = dimension.condition.is_some() && self.space.is_active(&point.choices, place);
+            let of_router =
+                dimension.condition.as_ref().is_some_and(|condition| condition.dimension == ROUTER_MODE);
+            let active = of_router && self.space.is_active(&point.choices, place);
             active.then(|| (dimension.name, dimension.choices[point.choices[place] as usize].clone()))
         })
     }
@@ -279,12 +288,83 @@ impl Branch {
     }
 
     fn put_planner(&self, point: &Point, flat: &mut Flat) {
-        let policy = &self.choices.planner_scaling_policy[self.choice(point, "planner_scaling_policy")];
+        let policy = self.scaling_policy(point);
         flat.put("planner_scaling_policy", policy);
         if let Some(settings) = policy.settings() {
             flat.put("enable_throughput_scaling", &settings.enable_throughput_scaling);
             flat.put("enable_load_scaling", &settings.enable_load_scaling);
+            if policy.scales() {
+                flat.0.extend(self.planner_settings(point, settings));
+            }
         }
+    }
+
+    fn scaling_policy(&self, point: &Point) -> &ScalingPolicy {
+        &self.choices.planner_scaling_policy[self.choice(point, "planner_scaling_policy")]
+    }
+
+    /// Whether a knob that a branch need not have has an effect at a point, and the place of its choice.
+    fn active_choice(&self, point: &Point, name: &str) -> Option<usize> {
+        let place = self.space.dimensions().iter().position(|dimension| dimension.name == name)?;
+        self.space.is_active(&point.choices, place).then(|| point.choices[place] as usize)
+    }
+
+    /// The settings of the built-in planner that the search chooses and that reach it.
+    fn planner_settings(&self, point: &Point, settings: &ScalingSettings) -> Map<String, Value> {
+        let mut fields = Flat::default();
+        if settings.enable_throughput_scaling {
+            fields.put(
+                "throughput_adjustment_interval_seconds",
+                &settings.throughput_adjustment_interval_seconds,
+            );
+        }
+        if settings.load_adjustment_interval_seconds.is_some() {
+            fields.put("load_adjustment_interval_seconds", &settings.load_adjustment_interval_seconds);
+        }
+        if let Some(choice) = self.active_choice(point, "planner_fpm_sampling") {
+            let sampling = &self.choices.planner_fpm_sampling[choice].values;
+            fields.put("max_num_fpm_samples", &sampling.max_num_fpm_samples);
+            fields.put("fpm_sample_bucket_size", &sampling.fpm_sample_bucket_size);
+        }
+        if let Some(choice) = self.active_choice(point, "planner_load_sensitivity") {
+            let sensitivity = &self.choices.planner_load_sensitivity[choice].values;
+            fields.put("load_scaling_down_sensitivity", &sensitivity.load_scaling_down_sensitivity);
+            fields.put("load_min_observations", &sensitivity.load_min_observations);
+        }
+        fields.0
+    }
+
+    /// The planner of a candidate: what the search chooses, aimed at the goal and bound by the budget. The replicas of the
+    /// layout are what it starts with.
+    fn planner(&self, point: &Point) -> Option<PolicyConfig> {
+        let policy = self.scaling_policy(point);
+        let settings = match policy {
+            ScalingPolicy::Registered(config) => return Some(config.clone()),
+            ScalingPolicy::Builtin(preset) => &preset.values,
+        };
+        if !policy.scales() {
+            return None;
+        }
+        let space = &self.config.search_space;
+        let target = self.choices.planner_target;
+        let mut fields = Flat::default();
+        fields.put("optimization_target", &target.name());
+        if target == PlannerTarget::Sla {
+            fields.put("enable_throughput_scaling", &settings.enable_throughput_scaling);
+            fields.put("enable_load_scaling", &settings.enable_load_scaling);
+            let sla = self.config.goal.sla.unwrap_or_default();
+            fields.put("ttft_ms", &sla.ttft_ms);
+            fields.put("itl_ms", &sla.itl_ms);
+        }
+        fields.0.extend(self.planner_settings(point, settings));
+        fields.put("max_gpu_budget", &space.gpu_budget);
+        if let Some(gpus) = space.min_gpu_budget {
+            fields.put("min_gpu_budget", &gpus);
+        }
+        if let Some(workers) = space.min_endpoint {
+            fields.put("min_endpoint", &workers);
+        }
+        Some(PolicyConfig { fields: fields.0, ..PolicyConfig::named(BUILTIN_PLANNER) })
     }
 }
 
