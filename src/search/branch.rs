@@ -87,6 +87,15 @@ impl Plan {
         let filtered = policy_filter::filter(&config.search_space.planner_scaling_policy, &config.goal)
             .map_err(|refusal| vec![refusal])?;
         let mut notices = inert_settings(&config, filtered.kept.iter().any(ScalingPolicy::scales));
+        let forecasts = |policy: &ScalingPolicy| {
+            policy.settings().is_some_and(|settings| settings.enable_throughput_scaling)
+        };
+        if filtered.kept.iter().any(forecasts) {
+            notices.push(
+                "search_space.load_predictor_candidates are not compared yet: planners forecast with arima"
+                    .into(),
+            );
+        }
         if !filtered.dropped.is_empty() {
             notices.push(format!(
                 "search_space.planner_scaling_policy: the goal cannot support {}: dropped",

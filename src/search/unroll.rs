@@ -398,11 +398,67 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::config::search::KvLoadRatio;
+    use crate::config::presets::SCALING_POLICIES;
+    use crate::config::scenario::Sla;
+    use crate::config::search::{KvLoadRatio, OptimizationTarget};
     use crate::search::test_support::{config, plan};
 
     fn branch() -> Branch {
         plan(config()).branches.remove(0)
+    }
+
+    /// One layout, one router, one batch and every scaling policy.
+    fn scaling(target: OptimizationTarget) -> Branch {
+        let mut config = config();
+        let space = &mut config.search_space;
+        space.router_mode = vec![PolicyConfig::named("round_robin")];
+        space.agg_max_num_batched_tokens = vec![8192];
+        space.agg_max_num_seqs = vec![256];
+        space.planner_scaling_policy = SCALING_POLICIES.map(ScalingPolicy::Builtin).to_vec();
+        space.min_endpoint = Some(2);
+        space.startup_time = Some(40.0);
+        config.goal.target = target;
+        config.goal.sla = Some(Sla { ttft_ms: Some(2000.0), itl_ms: Some(30.0), e2e_ms: None });
+        plan(config).branches.remove(0)
+    }
+
+    #[test]
+    fn knobs_of_planners_vary_where_they_reach_one() {
+        // Two policies that scale ahead of traffic, two after load and two that do both: 2 x 4 + 2 x 3 + 2 x 4 x 3.
+        let branch = scaling(OptimizationTarget::GoodputPerGpu);
+        assert_eq!(branch.space.size(), 1 + 8 + 6 + 24);
+        let all: Vec<_> = (0..39).map(|index| branch.unroll(&branch.space.point(index)).unwrap()).collect();
+        let keys: std::collections::BTreeSet<_> = all.iter().map(Unrolled::key).collect();
+        assert_eq!(keys.len(), 39, "no two points are the same replay");
+        // Fixed thresholds have no such knobs, and no forecasts.
+        assert_eq!(scaling(OptimizationTarget::Throughput).space.size(), 3);
+    }
+
+    #[test]
+    fn planners_are_told_what_the_search_chooses() {
+        let branch = scaling(OptimizationTarget::GoodputPerGpu);
+        let named = |name: &str| {
+            let points =
+                (0..branch.space.size()).map(|index| branch.unroll(&branch.space.point(index)).unwrap());
+            points.into_iter().find(|point| point.config["planner_scaling_policy"] == name).unwrap()
+        };
+        let hybrid = named("hybrid_180_5");
+        assert_eq!(
+            Value::Object(hybrid.scenario.deployment.planner.unwrap().fields),
+            json!({
+                "optimization_target": "sla", "enable_throughput_scaling": true, "enable_load_scaling": true,
+                "ttft_ms": 2000.0, "itl_ms": 30.0, "throughput_adjustment_interval_seconds": 180,
+                "load_adjustment_interval_seconds": 5, "max_num_fpm_samples": 32, "fpm_sample_bucket_size": 4,
+                "load_scaling_down_sensitivity": 70, "load_min_observations": 3, "max_gpu_budget": 32,
+                "min_endpoint": 2,
+            })
+        );
+        assert_eq!(hybrid.config["load_scaling_down_sensitivity"], 70);
+        assert_eq!(hybrid.scenario.deployment.agg.unwrap().startup_time_s, 40.0);
+        let load = named("load_180_10").scenario.deployment.planner.unwrap().fields;
+        assert!(!load.contains_key("max_num_fpm_samples") && load["load_min_observations"] == 3, "{load:?}");
+        let fixed = named("disabled").scenario.deployment;
+        assert_eq!((fixed.planner, fixed.agg.unwrap().startup_time_s), (None, 0.0));
     }
 
     /// The first points of the canonical order use the first router with each of its weights, the last use the other.

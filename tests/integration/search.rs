@@ -216,8 +216,6 @@ sweep: {sampler: oracle}
     place.run(&["search", "search.yaml", "--output-dir", "out"]).refusing(&[
         "search.yaml: search_space.model_name: model `a/model` is not known",
         "search.yaml: search_space.num_g2_blocks: ",
-        "search.yaml: search_space.planner_scaling_policy: ",
-        "`load_180_5`",
         "search.yaml: sweep.sampler: ",
     ]);
     place.write("search.yaml", ROUTERS);
@@ -314,8 +312,7 @@ fn settings_without_effect_are_noted_unless_quiet() {
 #[test]
 fn what_cannot_fit_is_an_answer_with_its_figures() {
     let place = Workplace::with("search.yaml", include_str!("../data/bad-inputs/20-nothing-can-fit.yaml"));
-    let set = "search_space.planner_scaling_policy=[disabled]";
-    let answer = place.run(&["search", "search.yaml", "--set", set, "--output-dir", "out"]).ending(1);
+    let answer = place.run(&["search", "search.yaml", "--output-dir", "out"]).ending(1);
     let result = place.read_json("out/candidates.json");
     assert_eq!(result["candidates"], Value::Array(Vec::new()));
     let skipped = result["skipped"].as_array().unwrap();
