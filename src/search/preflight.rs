@@ -10,7 +10,14 @@ use crate::serving;
 impl Plan {
     /// Everything about the candidates that cannot be replayed, each with the choice that is to blame.
     pub fn refusals(&self, registry: &Registry) -> Vec<Refusal> {
-        self.branches.iter().flat_map(|branch| branch_refusals(branch, registry)).collect()
+        // Branches share most of their choices.
+        let mut refusals = Vec::new();
+        for refusal in self.branches.iter().flat_map(|branch| branch_refusals(branch, registry)) {
+            if !refusals.contains(&refusal) {
+                refusals.push(refusal);
+            }
+        }
+        refusals
     }
 }
 

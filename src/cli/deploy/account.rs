@@ -67,8 +67,11 @@ impl PoolContext<'_> {
         self.config.get(&prefixed).or_else(|| self.config.get(name)).filter(|value| !value.is_null())
     }
 
-    fn expert_parallel(&self) -> Option<u64> {
-        self.setting("moe_ep").and_then(Value::as_u64).filter(|&ranks| ranks > 1)
+    /// Ranks over which experts are spread, as the candidate or else what prices or sizes the pool has it.
+    fn expert_parallel(&self, pool: &Value) -> Option<u64> {
+        let of_pool = ["timing", "memory"].into_iter().map(|part| &pool[part]["moe_ep"]);
+        let given = self.setting("moe_ep").into_iter().chain(of_pool).find_map(Value::as_u64);
+        given.filter(|&ranks| ranks > 1)
     }
 }
 
@@ -116,7 +119,7 @@ fn vllm(pool: &Value, engine: &Map<String, Value>, context: PoolContext<'_>, acc
             account.set(flag, &number(pool, field).into());
         }
     }
-    if context.expert_parallel().is_some() {
+    if context.expert_parallel(pool).is_some() {
         account.switch("--enable-expert-parallel");
     }
     if let Some(blocks) = pinned_blocks(engine) {
@@ -160,7 +163,7 @@ fn sglang(pool: &Value, engine: &Map<String, Value>, context: PoolContext<'_>, a
         account.set("--dp-size", &ranks.into());
         account.switch("--enable-dp-attention");
     }
-    if let Some(ranks) = context.expert_parallel() {
+    if let Some(ranks) = context.expert_parallel(pool) {
         account.set("--ep-size", &ranks.into());
     }
     if let (Some(blocks), Some(size)) =
@@ -177,12 +180,16 @@ fn sglang(pool: &Value, engine: &Map<String, Value>, context: PoolContext<'_>, a
         ("chunked_prefill_size", "--chunked-prefill-size"),
         ("max_prefill_tokens", "--max-prefill-tokens"),
         ("max_model_len", "--context-length"),
-        ("schedule_policy", "--schedule-policy"),
         ("schedule_conservativeness", "--schedule-conservativeness"),
     ] {
         if let Some(value) = given(field) {
             account.set(flag, value);
         }
+    }
+    if let Some(policy) = given("schedule_policy") {
+        // The engine's own name for first come, first served.
+        let policy = if policy == "fifo" { Value::from("fcfs") } else { policy.clone() };
+        account.set("--schedule-policy", &policy);
     }
     if engine.get("enable_prefix_caching") == Some(&Value::Bool(false)) {
         account.switch("--disable-radix-cache");
@@ -208,7 +215,7 @@ fn trtllm(pool: &Value, engine: &Map<String, Value>, context: PoolContext<'_>, a
     if number(pool, "pipeline_parallel_size") > 1 {
         account.set("--pp_size", &number(pool, "pipeline_parallel_size").into());
     }
-    if let Some(ranks) = context.expert_parallel() {
+    if let Some(ranks) = context.expert_parallel(pool) {
         account.set("--ep_size", &ranks.into());
     }
     for (field, flag) in [
@@ -358,6 +365,26 @@ mod tests {
                     }
                     assert_ne!(account(&other, context), whole, "{name}: {field} {inner:?} leaves no trace");
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn experts_are_spread_as_they_were_priced() {
+        for (name, flag) in
+            [("vllm", "--enable-expert-parallel"), ("sglang", "--ep-size"), ("trtllm", "--ep_size")]
+        {
+            let pool = json!({
+                "dp_size": 1, "tensor_parallel_size": 4, "pipeline_parallel_size": 1,
+                "engine": {"backend": name, "sglang": {"schedule_policy": "fifo"}},
+                "timing": {"model": "profile", "moe_ep": 4},
+            });
+            let nothing = Map::new();
+            let account = account(&pool, PoolContext { name: "agg", config: &nothing });
+            let value = |wanted: &str| account.flags.iter().find(|(flag, _)| flag == wanted);
+            assert!(value(flag).is_some(), "{name}");
+            if name == "sglang" {
+                assert!(format!("{:?}", value("--schedule-policy")).contains("fcfs"));
             }
         }
     }

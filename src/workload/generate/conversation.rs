@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use super::chat::Chat;
-use super::{BlockIds, positive, refuse};
+use super::{BlockIds, rate, refuse};
 
 /// A conversation trace: multi-turn sessions whose turns share their history. Like recorded ones it says nothing of
 /// sessions: they show in the block ids only.
@@ -29,7 +29,7 @@ impl Conversation {
     /// # Errors
     /// Options out of their range, and whatever `out` fails with.
     pub fn write(&self, out: &mut impl Write) -> io::Result<()> {
-        positive("requests_per_second", self.requests_per_second)?;
+        rate("requests_per_second", self.requests_per_second)?;
         if self.rows == 0 {
             return Err(refuse("rows", 0.0, "is no trace"));
         }

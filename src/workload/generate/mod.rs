@@ -84,6 +84,18 @@ fn positive(option: &str, value: f64) -> io::Result<()> {
     }
 }
 
+/// Refuses a rate that is not finite or so low that arrivals leave the range of time stamps.
+fn rate(option: &str, value: f64) -> io::Result<()> {
+    if value >= LOWEST_RATE && value.is_finite() {
+        Ok(())
+    } else {
+        Err(refuse(option, value, "is not finite and at least 0.000001"))
+    }
+}
+
+/// One request in eleven days.
+const LOWEST_RATE: f64 = 1e-6;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -147,11 +159,14 @@ mod tests {
     #[test]
     fn impossible_options_are_refused_by_name() {
         let refusal = |result: io::Result<()>| result.unwrap_err().to_string();
-        for rate in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+        for rate in [0.0, -1.0, 1e-300, f64::NAN, f64::INFINITY] {
             let options = Conversation { requests_per_second: rate, ..Conversation::default() };
             assert!(refusal(options.write(&mut Vec::new())).contains("requests_per_second"));
             let options = ToolAgent { requests_per_second: rate, ..ToolAgent::default() };
             assert!(refusal(options.write(&mut Vec::new())).contains("requests_per_second"));
+            if rate == 1e-300 {
+                continue;
+            }
             let options = Sine { period_s: rate, ..Sine::default() };
             assert!(refusal(options.write(&mut Vec::new())).contains("period_s"));
         }

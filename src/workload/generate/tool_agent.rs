@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use super::chat::Chat;
 use super::quantiles::Quantiles;
-use super::{BLOCK_SIZE, BlockIds, Row, blocks, positive, refuse, tick};
+use super::{BLOCK_SIZE, BlockIds, Row, blocks, rate, refuse, tick};
 use crate::simulation::{ActorRng, stream};
 use crate::workload::random::Draws;
 
@@ -72,7 +72,7 @@ impl ToolAgent {
     /// # Errors
     /// Options out of their range, and whatever `out` fails with.
     pub fn write(&self, out: &mut impl Write) -> io::Result<()> {
-        positive("requests_per_second", self.requests_per_second)?;
+        rate("requests_per_second", self.requests_per_second)?;
         if self.rows == 0 {
             return Err(refuse("rows", 0.0, "is no trace"));
         }
