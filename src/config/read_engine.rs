@@ -57,17 +57,12 @@ fn read_memory(section: &Section<'_>) -> Option<MemoryConfig> {
 
 /// An estimate of the timing names the model and the GPU of the memory model too.
 fn implied_memory(timing: &TimingConfig, engine: &EngineOptions) -> Option<Box<MemoryConfig>> {
-    let TimingConfig::Roofline(config) = timing else { return None };
-    if engine.capacity_source == CapacitySource::Given {
-        return None;
+    match timing {
+        TimingConfig::Roofline(config) if engine.capacity_source == CapacitySource::MemoryModel => {
+            config.memory().map(Box::new)
+        }
+        _ => None,
     }
-    Some(Box::new(MemoryConfig {
-        model_name: config.model_name.clone()?,
-        hardware_sku: config.hardware_sku.clone()?,
-        quantization: config.quantization.clone(),
-        moe_tp: config.moe_tp,
-        moe_ep: config.moe_ep,
-    }))
 }
 
 /// A memory model that nobody asks is refused.

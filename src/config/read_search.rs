@@ -97,7 +97,8 @@ fn pricing(section: &Section<'_>, space: &mut SearchSpace) {
         None => SearchSpace::profile(space),
     };
     space.num_gpu_blocks = section.integer("num_gpu_blocks", 1..=u32::MAX).optional();
-    if space.num_gpu_blocks.is_none() && !matches!(space.timing, TimingConfig::Profile { .. }) {
+    let sized = matches!(space.timing, TimingConfig::Profile(_) | TimingConfig::Roofline(_));
+    if space.num_gpu_blocks.is_none() && !sized {
         space.num_gpu_blocks = Some(EngineOptions::DEFAULT_NUM_GPU_BLOCKS);
     }
 }

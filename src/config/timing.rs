@@ -6,6 +6,8 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::pool::MemoryConfig;
+
 /// What prices a pass.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 #[serde(tag = "model", rename_all = "lowercase")]
@@ -100,6 +102,19 @@ pub struct RooflineConfig {
     /// Time of the CPU that each pass takes besides, in milliseconds.
     #[schemars(range(min = 0.0))]
     pub pass_overhead_ms: f64,
+}
+
+impl RooflineConfig {
+    /// The memory model of the same model and GPU; `None` until both are named.
+    pub fn memory(&self) -> Option<MemoryConfig> {
+        Some(MemoryConfig {
+            model_name: self.model_name.clone()?,
+            hardware_sku: self.hardware_sku.clone()?,
+            quantization: self.quantization.clone(),
+            moe_tp: self.moe_tp,
+            moe_ep: self.moe_ep,
+        })
+    }
 }
 
 /// What a pass pays that computes prompts and decodes.

@@ -3,14 +3,15 @@
 use super::profile::ProfileNames;
 use super::refusal::Refusal;
 use super::role::Role;
-use crate::config::scenario::{Backend, KvTransfer};
+use crate::config::scenario::{Backend, KvTransfer, TimingConfig};
 use crate::config::search::{SearchSpace, Shape};
 use crate::model::{Catalogue, ModelFacts, Split};
 use crate::timing::memory::{MemoryPlan, MemoryQuery, kv_growth};
 
 /// Whether the number of KV blocks comes from the memory model.
 pub(super) fn sizes_caches(space: &SearchSpace) -> bool {
-    space.num_gpu_blocks.is_none() && ProfileNames::of(space).is_some()
+    let names_a_model = matches!(space.timing, TimingConfig::Profile(_) | TimingConfig::Roofline(_));
+    space.num_gpu_blocks.is_none() && names_a_model
 }
 
 /// The batch and the share of memory at which shapes are told apart, whatever a candidate's own are: those of the
@@ -27,13 +28,14 @@ fn plan(
     max_num_batched_tokens: u32,
     fraction: f64,
 ) -> Result<MemoryPlan, String> {
-    let names = ProfileNames::of(space);
+    let ProfileNames { model_name, hardware_sku, backend_version, quantization } =
+        ProfileNames::of(space).unwrap_or_else(|| ProfileNames::estimated(space));
     MemoryQuery {
-        model_name: names.map_or(&space.model_name, |names| names.model_name),
-        hardware_sku: names.map_or(&space.hardware_sku, |names| names.hardware_sku),
+        model_name,
+        hardware_sku,
         backend,
-        backend_version: names.and_then(|names| names.backend_version),
-        quantization: names.and_then(|names| names.quantization),
+        backend_version,
+        quantization,
         split: Split::from(shape),
         max_num_batched_tokens,
         fraction,
@@ -150,6 +152,31 @@ pub(super) fn pool_capacity_tokens(shape: &Shape, num_gpu_blocks: u32, block_siz
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::scenario::{DeploymentMode, RooflineConfig};
+    use crate::search::test_support::{plan, profiled};
+
+    #[test]
+    fn estimated_passes_do_not_make_room_for_weights() {
+        let size = |gpu_budget| {
+            let mut config =
+                profiled("meta-llama/Meta-Llama-3.1-70B", "h100_sxm", DeploymentMode::Agg, gpu_budget);
+            config.search_space.timing = TimingConfig::Roofline(RooflineConfig {
+                model_name: Some("meta-llama/Meta-Llama-3.1-70B".into()),
+                hardware_sku: Some("h100_sxm".into()),
+                ..RooflineConfig::default()
+            });
+            plan(config)
+        };
+        let one_gpu = size(1);
+        assert!(one_gpu.branches.is_empty());
+        assert!(one_gpu.skipped.iter().any(|skip| skip.to_string().contains("GiB of weights")));
+        let eight = size(8);
+        let branch = &eight.branches[0];
+        let candidate = branch.unroll(&branch.space.point(branch.space.size() - 1)).unwrap();
+        let pool = candidate.scenario.deployment.agg.unwrap();
+        assert!(pool.memory.is_some() && pool.engine.num_gpu_blocks > 0);
+        assert_ne!(pool.engine.num_gpu_blocks, 16384, "the default of a search that knows no model");
+    }
 
     #[test]
     fn a_share_of_the_cache_becomes_requests_in_flight() {

@@ -64,10 +64,10 @@ impl<'a> Finder<'a> {
     /// # Errors
     /// A model or a GPU that is not known, where the search cannot do without.
     pub(super) fn new(space: &'a SearchSpace, catalogue: &'a Catalogue) -> Result<Self, Vec<Refusal>> {
-        let names = ProfileNames::of(space);
+        let names = ProfileNames::of(space).unwrap_or_else(|| ProfileNames::estimated(space));
         let sizes_caches = memory::sizes_caches(space);
         let mut refusals = Vec::new();
-        let model = catalogue.model(names.map_or(&space.model_name, |names| names.model_name));
+        let model = catalogue.model(names.model_name);
         let model = match model {
             Ok(facts) => Some(facts),
             Err(error) => {
@@ -78,10 +78,7 @@ impl<'a> Finder<'a> {
                 None
             }
         };
-        if sizes_caches
-            && let Some(names) = names
-            && let Err(error) = catalogue.hardware(names.hardware_sku)
-        {
+        if sizes_caches && let Err(error) = catalogue.hardware(names.hardware_sku) {
             let message = format!("{error}; or give a file of its data sheet under `facts.hardware`");
             refusals.push(Refusal::new("search_space.hardware_sku", message));
         }

@@ -1,6 +1,6 @@
 //! Which profile prices the candidates of a search.
 
-use crate::config::scenario::{Backend, ProfileConfig, TimingConfig};
+use crate::config::scenario::{Backend, ProfileConfig, RooflineConfig, TimingConfig};
 use crate::config::search::{SearchSpace, Shape};
 use crate::timing::profile::{self, Family, Pack, ProfileError, WantedFamily};
 
@@ -24,6 +24,23 @@ impl<'a> ProfileNames<'a> {
             backend_version: backend_version.as_ref().or(space.backend_version.as_ref()).map(String::as_str),
             quantization: quantization.as_deref(),
         })
+    }
+
+    /// What a search says of its model and hardware where no profile prices the candidates.
+    pub(super) fn estimated(space: &'a SearchSpace) -> Self {
+        let estimate = match &space.timing {
+            TimingConfig::Roofline(estimate) => Some(estimate),
+            _ => None,
+        };
+        let named = |name: fn(&RooflineConfig) -> &Option<String>| {
+            estimate.and_then(|estimate| name(estimate).as_deref())
+        };
+        Self {
+            model_name: named(|estimate| &estimate.model_name).unwrap_or(&space.model_name),
+            hardware_sku: named(|estimate| &estimate.hardware_sku).unwrap_or(&space.hardware_sku),
+            backend_version: None,
+            quantization: named(|estimate| &estimate.quantization),
+        }
     }
 
     /// The profiles of one engine.

@@ -13,7 +13,7 @@ use super::{layout, profile};
 use crate::config::presets::{ScalingPolicy, ScalingSettings};
 use crate::config::scenario::{
     BUILTIN_PLANNER, Backend, CapacitySource, Deployment, DeploymentMode, EngineOptions, KvTransfer,
-    PolicyConfig, Pool, Scenario,
+    PolicyConfig, Pool, Scenario, TimingConfig,
 };
 use crate::config::search::{LoadShape, Shape};
 
@@ -168,6 +168,13 @@ impl Branch {
             engine.num_gpu_blocks = blocks;
             engine.capacity_source = source;
         }
+        let timing = profile::narrowed(&space.timing, shape, self.version(placement.backend));
+        let memory = match &timing {
+            TimingConfig::Roofline(estimate) if engine.capacity_source == CapacitySource::MemoryModel => {
+                estimate.memory().map(Box::new)
+            }
+            _ => None,
+        };
         Pool {
             workers: shape.replicas,
             dp_size: shape.attention_dp,
@@ -180,7 +187,8 @@ impl Branch {
                 .unwrap_or(0.0),
             router: None,
             engine,
-            timing: profile::narrowed(&space.timing, shape, self.version(placement.backend)),
+            timing,
+            memory,
             ..Pool::default()
         }
     }
