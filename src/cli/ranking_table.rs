@@ -4,7 +4,8 @@ use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use indexmap::IndexMap;
 use serde_json::{Map, Value};
 
-use crate::search::{Candidate, SearchResult, StudyEnd, metric, reasons};
+use crate::search::predictor_sweep::Comparison;
+use crate::search::{Candidate, Forecasts, SearchResult, StudyEnd, metric, reasons};
 
 /// Candidates that are shown; the files and the JSON form hold all.
 const SHOWN: usize = 20;
@@ -46,6 +47,7 @@ pub(super) fn search_table(result: &SearchResult) -> String {
         }
         StudyEnd::Exhausted | StudyEnd::RoundsDone | StudyEnd::Diverged { .. } => None,
     }));
+    lines.extend(result.load_predictors.as_ref().map(load_predictors));
     let left_out = result.skipped.iter().filter(|skip| skip.shape.is_none());
     lines.extend(left_out.map(|skip| format!("left out: {skip}")));
     if !result.reproducible && !result.was_interrupted() {
@@ -54,6 +56,20 @@ pub(super) fn search_table(result: &SearchResult) -> String {
     lines.push(tally(result));
     lines.extend(rejections(result));
     lines.join("\n") + "\n"
+}
+
+/// What planners forecast with, in a line.
+fn load_predictors(forecasts: &Forecasts) -> String {
+    let chosen = forecasts.by_interval_s.iter().map(|(interval_s, comparison)| {
+        let Comparison { winner, loss, scored_windows: windows, .. } = comparison;
+        match loss {
+            Some(loss) => {
+                format!("every {interval_s} s {winner} (loss {} over {windows} windows)", figure(*loss))
+            }
+            None => format!("every {interval_s} s {winner} (nothing to compare)"),
+        }
+    });
+    format!("load predictors: {}", chosen.collect::<Vec<_>>().join(", "))
 }
 
 fn ranking(candidates: &[Candidate]) -> String {

@@ -47,7 +47,7 @@ pub(super) fn run(
     let threads = arguments.threads.unwrap_or_else(|| default_threads(&plan));
     announce(file, &plan, threads, console);
     let interrupt = interrupt_on_signal()?;
-    let evaluator = evaluator(&plan, registry, &interrupt, console)?;
+    let (plan, evaluator) = prepare(plan, file, registry, &interrupt, console)?;
     let stale: &[&str] = if arguments.resume { &RESULTS } else { &ALL };
     let folder =
         arguments.output_dir.as_deref().map(|path| OutputFolder::prepare(path, stale)).transpose()?;
@@ -159,14 +159,20 @@ pub(super) fn announce(file: &Path, plan: &Plan, threads: NonZeroUsize, console:
     }
 }
 
-pub(super) fn evaluator(
-    plan: &Plan,
+/// Loads the requests, chooses what planners forecast them with, and makes what scores candidates.
+pub(super) fn prepare(
+    plan: Plan,
+    file: &Path,
     registry: Arc<Registry>,
     interrupt: &Arc<AtomicBool>,
     console: Console,
-) -> Result<Arc<dyn Evaluator>, Failure> {
-    let requests = load_requests(plan, console)?;
-    run::evaluator(plan, requests, registry, interrupt).map_err(Failure::run)
+) -> Result<(Plan, Arc<dyn Evaluator>), Failure> {
+    let requests = load_requests(&plan, console)?;
+    let plan = plan
+        .with_forecasts(&requests, &registry)
+        .map_err(|refusal| Failure::input(format!("{}: {refusal}", file.display())))?;
+    let evaluator = run::evaluator(&plan, requests, registry, interrupt).map_err(Failure::run)?;
+    Ok((plan, evaluator))
 }
 
 /// A flag that the first interrupt or termination signal raises.

@@ -15,7 +15,7 @@ use super::search::{self, ALL, Past, TRIALS};
 use crate::config::scenario::Scenario;
 use crate::registry::Registry;
 use crate::report::files::write_json;
-use crate::search::{Evaluation, Evaluator, Journal, Plan, Shard};
+use crate::search::{Evaluation, Evaluator, Forecasts, Journal, Plan, Shard};
 
 /// The files of a part beside its journal.
 const CONFIG: &str = "config.yaml";
@@ -32,6 +32,9 @@ struct ShardFile {
     of: u32,
     /// Hash of the requests that were replayed.
     requests: u64,
+    /// With what planners forecast them.
+    #[serde(default)]
+    load_predictors: Forecasts,
 }
 
 pub(super) fn run_part(
@@ -56,7 +59,7 @@ pub(super) fn run_part(
     let threads = arguments.threads.unwrap_or_else(|| search::default_threads(&plan));
     search::announce(file, &plan, threads, console);
     let interrupt = search::interrupt_on_signal()?;
-    let evaluator = search::evaluator(&plan, registry, &interrupt, console)?;
+    let (plan, evaluator) = search::prepare(plan, file, registry, &interrupt, console)?;
 
     let stale =
         ALL.iter().copied().filter(|name| *name != TRIALS || !arguments.resume).chain([SHARD, CONFIG]);
@@ -68,6 +71,7 @@ pub(super) fn run_part(
         index: shard.index,
         of: shard.of,
         requests: evaluator.fingerprint(),
+        load_predictors: Forecasts::clone(&plan.forecasts),
     };
     folder.write(SHARD, |out| write_json(&about, out))?;
     let past = if arguments.resume {
@@ -115,6 +119,7 @@ pub(super) fn merge(
     let (first, folder) = (&parts[0].0.0, parts[0].1);
     let file = folder.join(CONFIG);
     let plan = search::plan(&file, load_document(&file, &[])?, registry)?;
+    let plan = plan.forecasting(first.load_predictors.clone());
     check_finished(&plan, &parts)?;
     let evaluator: Arc<dyn Evaluator> = Arc::new(Recorded { requests: first.requests });
     let output = arguments.output_dir.as_deref().map(|path| OutputFolder::prepare(path, &ALL)).transpose()?;

@@ -102,7 +102,7 @@ pub struct LoadSensitivity {
 }
 
 /// A forecaster and its parameters.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields, default = "LoadPredictor::constant", extend("required" = ["load_predictor"]))]
 pub struct LoadPredictor {
     /// Its family.

@@ -134,6 +134,7 @@ impl Search {
             return Err(refused(&refusals));
         }
         let (requests, _) = load_requests(&plan)?;
+        let plan = plan.with_forecasts(&requests, &self.registry).map_err(|refusal| refused(&[refusal]))?;
         let evaluator = evaluator(&plan, requests, Arc::new(self.registry), &self.cancel.0)?;
         let options = Options {
             threads: self.threads,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::forecasts::Forecasts;
 use super::policy_filter::PlannerTarget;
 use super::pool::{Finder, Placement, Pool, Skipped};
 use super::projection::StructuredPool;
@@ -12,7 +13,9 @@ use super::refusal::{Refusal, refusals};
 use super::role::Role;
 use super::space::{Condition, Dimension, Point, Space};
 use super::{memory, policy_filter, profile};
-use crate::config::presets::{FpmSampling, LoadSensitivity, Preset, ScalingPolicy, ScalingSettings};
+use crate::config::presets::{
+    FpmSampling, LOAD_PREDICTORS, LoadSensitivity, Preset, ScalingPolicy, ScalingSettings,
+};
 use crate::config::scenario::{Backend, DeploymentMode, KvTransfer, PolicyConfig};
 use crate::config::search::{KvLoadRatio, LoadShape, SearchSpace, SmartSearchConfig};
 use crate::model::Catalogue;
@@ -39,6 +42,8 @@ pub struct Branch {
     pub(super) versions: Vec<(Backend, String)>,
     /// How KV blocks travel in disaggregated candidates.
     pub(super) kv_transfer: KvTransfer,
+    /// With what planners forecast.
+    pub(super) forecasts: Arc<Forecasts>,
 }
 
 /// The distinct choices of every knob, typed; in the order in which [`Space`] counts them.
@@ -70,6 +75,8 @@ pub struct Plan {
     pub skipped: Vec<Skipped>,
     /// Settings that have no effect and choices that were dropped, one sentence each.
     pub notices: Vec<String>,
+    /// With what planners forecast; nothing until it has been compared.
+    pub forecasts: Arc<Forecasts>,
 }
 
 impl Plan {
@@ -90,9 +97,10 @@ impl Plan {
         let forecasts = |policy: &ScalingPolicy| {
             policy.settings().is_some_and(|settings| settings.enable_throughput_scaling)
         };
-        if filtered.kept.iter().any(forecasts) {
+        let candidates = &config.search_space.load_predictor_candidates;
+        if *candidates != LOAD_PREDICTORS && !filtered.kept.iter().any(forecasts) {
             notices.push(
-                "search_space.load_predictor_candidates are not compared yet: planners forecast with arima"
+                "search_space.load_predictor_candidates has no effect: no candidate scales ahead of traffic"
                     .into(),
             );
         }
@@ -112,7 +120,7 @@ impl Plan {
             }
         }
         notices.extend(skipped.iter().filter(|skip| skip.shape.is_none()).map(ToString::to_string));
-        Ok(Self { config, branches, skipped, notices })
+        Ok(Self { config, branches, skipped, notices, forecasts: Arc::default() })
     }
 }
 
@@ -157,6 +165,7 @@ impl Branch {
             choices,
             versions: profile::versions(space),
             kv_transfer: memory::kv_transfer(space, catalogue).unwrap_or(space.kv_transfer),
+            forecasts: Arc::default(),
         }
     }
 

@@ -15,7 +15,7 @@ use crate::registry::Registry;
 use crate::report::Summary;
 use crate::serving::recorder::{AttainmentBar, EarlyEnd};
 use crate::serving::{self, ReplayError, ReplayLimits, Traffic};
-use crate::workload;
+use crate::workload::{self, Workload};
 
 /// Scores the scenarios of a search, from many threads at a time.
 ///
@@ -47,6 +47,14 @@ pub enum Requests {
 }
 
 impl Requests {
+    /// The requests, if all candidates have the same.
+    pub(super) fn shared(&self) -> Option<&Workload> {
+        match self {
+            Self::Shared(prepared) => prepared.first().map(|traffic| &**traffic.workload()),
+            Self::Generated => None,
+        }
+    }
+
     fn fingerprint(&self) -> u64 {
         let Self::Shared(prepared) = self else { return 0 };
         let mut hash = Hash::default();

@@ -6,6 +6,7 @@
 
 mod branch;
 mod evaluator;
+mod forecasts;
 mod journal;
 mod layout;
 mod memory;
@@ -32,6 +33,7 @@ mod watchdog;
 
 pub use branch::{Branch, Plan};
 pub use evaluator::{Evaluator, ReplayEvaluator, Requests};
+pub use forecasts::Forecasts;
 pub use journal::{Journal, JournalError, PastTrial};
 pub use layout::{
     aggregated, disaggregated, gpus_per_worker, shapes_within, strategy, total_gpus, used_gpus, worker_shapes,

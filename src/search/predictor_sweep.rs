@@ -11,6 +11,9 @@
 //! with the number of requests n, their mean prompt length i and mean output length o. Windows count from the one on that all
 //! candidates have enough values for; the smallest mean wins, of equals the first listed.
 
+use indexmap::IndexMap;
+use serde::{Deserialize, Serialize};
+
 use crate::config::presets::{LOAD_PREDICTORS, LoadPredictor, PredictorFamily, Preset};
 use crate::config::scenario::PolicyConfig;
 use crate::registry::{PolicyError, Registry};
@@ -27,15 +30,38 @@ pub struct TraceWindow {
     pub osl: f64,
 }
 
-/// The outcome of a sweep at one interval.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Winner {
-    /// The predictor.
-    pub predictor: LoadPredictor,
-    /// Its preset, or its place in the list.
-    pub label: String,
-    /// Its mean loss; `None` if no window could be scored, and the predictor is the fallback.
+/// How forecasters compare at one interval.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Comparison {
+    /// The best: its preset, or `custom_` and its place in the list.
+    pub winner: String,
+    /// Its settings.
+    pub settings: LoadPredictor,
+    /// Its mean loss; `None` if no window could be scored, and the winner is the fallback.
     pub loss: Option<f64>,
+    /// Windows that count.
+    pub scored_windows: usize,
+    /// The mean loss of every candidate in their order; `None` where it is no number.
+    pub losses: IndexMap<String, Option<f64>>,
+}
+
+impl Comparison {
+    /// What is taken where nothing can be compared: the last value.
+    pub fn fallback() -> Self {
+        let [constant, ..] = &LOAD_PREDICTORS;
+        Self {
+            winner: label(0, constant),
+            settings: constant.values,
+            loss: None,
+            scored_windows: 0,
+            losses: IndexMap::new(),
+        }
+    }
+}
+
+/// What a candidate is called.
+fn label(place: usize, candidate: &Preset<LoadPredictor>) -> String {
+    candidate.name.map_or_else(|| format!("custom_{place}"), str::to_owned)
 }
 
 /// Cuts requests at `(milliseconds, prompt tokens, output tokens)` into windows of `interval_s`.
@@ -85,30 +111,26 @@ pub fn sweep(
     windows: &[TraceWindow],
     candidates: &[Preset<LoadPredictor>],
     registry: &Registry,
-) -> Result<Winner, PolicyError> {
+) -> Result<Comparison, PolicyError> {
     let mut warmup = 0;
     for candidate in candidates {
         warmup = warmup.max(registry.predictor(&policy(&candidate.values))?.min_points());
     }
-    let mut best: Option<Winner> = None;
+    let mut comparison = Comparison::fallback();
+    comparison.scored_windows = windows.len().saturating_sub(warmup);
     for (place, candidate) in candidates.iter().enumerate() {
-        let Some(loss) = mean_loss(windows, &candidate.values, warmup, registry)? else { continue };
-        if best.as_ref().and_then(|best| best.loss).is_none_or(|least| loss < least) {
-            let label = candidate.name.map_or_else(|| format!("custom_{place}"), str::to_owned);
-            best = Some(Winner { predictor: candidate.values, label, loss: Some(loss) });
+        let loss = mean_loss(windows, &candidate.values, warmup, registry)?;
+        let label = label(place, candidate);
+        if let Some(loss) = loss
+            && comparison.loss.is_none_or(|least| loss < least)
+        {
+            comparison.winner.clone_from(&label);
+            comparison.settings = candidate.values;
+            comparison.loss = Some(loss);
         }
+        comparison.losses.insert(label, loss);
     }
-    Ok(best.unwrap_or_else(fallback))
-}
-
-/// What is taken where nothing can be swept.
-pub fn fallback() -> Winner {
-    let [constant, ..] = &LOAD_PREDICTORS;
-    Winner {
-        predictor: constant.values,
-        label: constant.name.unwrap_or("constant_last").to_owned(),
-        loss: None,
-    }
+    Ok(comparison)
 }
 
 /// `None` if no window comes after the warm-up or the mean is no number.
@@ -143,7 +165,7 @@ fn mean_loss(
 }
 
 /// A predictor of the registry with the fields of its family.
-fn policy(predictor: &LoadPredictor) -> PolicyConfig {
+pub(super) fn policy(predictor: &LoadPredictor) -> PolicyConfig {
     let (name, fields) = match predictor.load_predictor {
         PredictorFamily::Constant => ("constant", serde_json::json!({})),
         PredictorFamily::Arima => ("arima", serde_json::json!({"log1p": predictor.load_predictor_log1p})),
@@ -202,9 +224,9 @@ mod tests {
         let windows = [window(2.0, 100.0, 10.0), window(2.0, 100.0, 10.0), window(4.0, 200.0, 20.0)];
         let winner = sweep(&windows, &one(PredictorFamily::Constant), &Registry::builtin()).unwrap();
         near(winner.loss.unwrap(), 0.613_237_1);
-        assert_eq!(winner.label, "custom_0");
+        assert_eq!(winner.winner, "custom_0");
         let short = sweep(&windows, &one(PredictorFamily::Arima), &Registry::builtin()).unwrap();
-        assert_eq!((short.label.as_str(), short.loss), ("constant_last", None));
+        assert_eq!((short.winner.as_str(), short.loss), ("constant_last", None));
     }
 
     #[test]
@@ -212,10 +234,10 @@ mod tests {
         let rising: Vec<_> =
             (0..30).map(|step| window(100.0 + 20.0 * f64::from(step), 1000.0, 100.0)).collect();
         let winner = sweep(&rising, &LOAD_PREDICTORS, &Registry::builtin()).unwrap();
-        assert_ne!(winner.label, "constant_last");
+        assert_ne!(winner.winner, "constant_last");
         let level = vec![window(50.0, 1000.0, 100.0); 30];
         let winner = sweep(&level, &LOAD_PREDICTORS, &Registry::builtin()).unwrap();
-        assert_eq!((winner.label.as_str(), winner.loss), ("constant_last", Some(0.0)));
+        assert_eq!((winner.winner.as_str(), winner.loss), ("constant_last", Some(0.0)));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! search is refused at its start.
 
 use super::branch::{Branch, Plan};
+use super::predictor_sweep;
 use super::refusal::Refusal;
 use crate::config::scenario::Scenario;
 use crate::registry::Registry;
@@ -15,6 +16,12 @@ impl Plan {
         for refusal in self.branches.iter().flat_map(|branch| branch_refusals(branch, registry)) {
             if !refusals.contains(&refusal) {
                 refusals.push(refusal);
+            }
+        }
+        for (place, candidate) in self.config.search_space.load_predictor_candidates.iter().enumerate() {
+            if let Err(error) = registry.predictor(&predictor_sweep::policy(&candidate.values)) {
+                let key = format!("search_space.load_predictor_candidates[{place}]");
+                refusals.push(Refusal::new(key, error.to_string()));
             }
         }
         refusals

@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 
 use super::branch::Plan;
 use super::evaluator::TIMED_OUT;
+use super::forecasts::Forecasts;
 use super::pool::Skipped;
 use super::ranking::{Candidate, frontier, rank};
 use super::study::{Standings, StudyEnd};
@@ -28,6 +29,9 @@ pub struct SearchResult {
     /// Whether another run has to come to the same answer: no replay was cut off by the wall clock, and the search was not
     /// interrupted.
     pub reproducible: bool,
+    /// With what planners that scale ahead of traffic forecast, and how that was chosen; absent where there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub load_predictors: Option<Forecasts>,
     /// Trials by outcome.
     pub tally: Tally,
     /// The candidates that count, best first; of a Pareto goal those on the frontier, along it.
@@ -85,6 +89,7 @@ impl SearchResult {
             goal: plan.config.goal.clone(),
             reproducible: !timed_out && studies.iter().all(|study| study.end != StudyEnd::Interrupted),
             certified_optimum: all_covered && !candidates.is_empty() && !timed_out,
+            load_predictors: (!plan.forecasts.is_empty()).then(|| Forecasts::clone(&plan.forecasts)),
             tally,
             candidates: if plan.config.goal.is_pareto() {
                 frontier(candidates, plan.config.goal.objectives())

@@ -339,6 +339,9 @@ impl Branch {
             fields.put("load_scaling_down_sensitivity", &sensitivity.load_scaling_down_sensitivity);
             fields.put("load_min_observations", &sensitivity.load_min_observations);
         }
+        if settings.enable_throughput_scaling {
+            fields.0.extend(self.forecasts.settings(settings.throughput_adjustment_interval_seconds));
+        }
         fields.0
     }
 

@@ -20,6 +20,7 @@ mod examples;
 mod fleet;
 mod html_report;
 mod layers;
+mod load_predictors;
 mod model_facts;
 mod profile_accuracy;
 mod profile_pack;
