@@ -13,7 +13,7 @@ use super::{layout, profile};
 use crate::config::presets::{ScalingPolicy, ScalingSettings};
 use crate::config::scenario::{
     BUILTIN_PLANNER, Backend, CapacitySource, Deployment, DeploymentMode, EngineOptions, KvTransfer,
-    PolicyConfig, Pool, Scenario, TimingConfig,
+    PolicyConfig, Pool, Scenario, TimingConfig, WorkloadSource,
 };
 use crate::config::search::{LoadShape, Shape};
 
@@ -30,9 +30,13 @@ pub struct Unrolled {
 
 impl Unrolled {
     /// Two candidates are the same evaluation exactly when their keys are equal: inert settings and the way a choice
-    /// was written do not enter the scenario.
+    /// was written do not enter the scenario, and where the trace lies does not matter.
     pub fn key(&self) -> String {
-        serde_json::to_string(&self.scenario).expect("a scenario is plain data")
+        let mut scenario = self.scenario.clone();
+        if let WorkloadSource::Trace { path, .. } = &mut scenario.workload.source {
+            *path = std::path::PathBuf::new();
+        }
+        serde_json::to_string(&scenario).expect("a scenario is plain data")
     }
 }
 

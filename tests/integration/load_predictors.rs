@@ -101,7 +101,15 @@ fn parts_forecast_as_the_whole() {
         place.run(&part).ending(0);
     }
     place.run(&["search", "merge", "part0", "part1", "--output-dir", "merged"]).ending(0);
-    assert!(place.read("merged/candidates.json") == place.read("whole/candidates.json"));
+    let [merged, whole] = ["merged", "whole"].map(|folder| {
+        let mut result = place.read_json(&format!("{folder}/candidates.json"));
+        for candidate in result["candidates"].as_array_mut().unwrap() {
+            // The parts tell the way to the trace from where they are.
+            candidate["scenario"]["workload"]["trace_path"] = Value::Null;
+        }
+        result
+    });
+    assert_eq!(merged, whole);
 }
 
 #[test]
