@@ -54,14 +54,13 @@ impl Plan {
             LoadShape::Trace(trace) if trace.replay_concurrency.is_none() => requests.shared(),
             _ => None,
         };
-        let forecasts = match open_trace {
-            Some(workload) => self.swept(&intervals, workload, registry)?,
-            None => {
-                let is_trace = matches!(self.config.workload.load, LoadShape::Trace(_));
-                let reason = if is_trace { "closed_loop_constant" } else { "static_workload_constant" };
-                let constant = |&interval_s: &u32| (interval_s, Comparison::fallback());
-                Forecasts { reason: reason.into(), by_interval_s: intervals.iter().map(constant).collect() }
-            }
+        let forecasts = if let Some(workload) = open_trace {
+            self.swept(&intervals, workload, registry)?
+        } else {
+            let is_trace = matches!(self.config.workload.load, LoadShape::Trace(_));
+            let reason = if is_trace { "closed_loop_constant" } else { "static_workload_constant" };
+            let constant = |&interval_s: &u32| (interval_s, Comparison::fallback());
+            Forecasts { reason: reason.into(), by_interval_s: intervals.iter().map(constant).collect() }
         };
         Ok(self.forecasting(forecasts))
     }
