@@ -206,6 +206,7 @@ impl Worker {
         let Some(handoff) = &mut self.handoff else { return };
         if self.busy {
             handoff.to_release.push((rank, request));
+            self.cut(ctx);
             return;
         }
         self.give_up(rank, request, ctx);

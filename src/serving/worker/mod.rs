@@ -308,11 +308,15 @@ impl Worker {
         }
     }
 
-    /// Ends a run of passes with the one in progress.
+    /// Ends a run of passes with the one in progress. One that ends at this instant is over already if its turn has passed.
     fn cut(&mut self, ctx: &mut Context<'_, Serving>) {
         let (now, started) = (ctx.now(), ctx.is_past(order::PASS_START));
         let ends = self.ranks.iter_mut().filter_map(|rank| rank.cut(now, started));
-        if let Some(end) = ends.max() {
+        let Some(end) = ends.max() else { return };
+        if end == now && ctx.is_past(order::PASS_COMPLETION) {
+            ctx.cancel_wake();
+            self.complete_pass(ctx);
+        } else {
             ctx.wake_at(end, order::PASS_COMPLETION);
         }
     }

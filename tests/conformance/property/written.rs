@@ -241,3 +241,86 @@ fn who_asks_is_given_the_pages_when_everybody_had_to_go() {
         ..plain(&[&[(14, 12)], &[(10, 1)]])
     });
 }
+
+/// Two follow-ups arrive at one instant at decode workers that both end a pass then, one of them in the middle of a run: pages are
+/// set aside, and prompts placed, in the order of arrival.
+#[test]
+fn pages_are_set_aside_in_the_order_of_arrival() {
+    let decode = Pool { workers: 2, num_gpu_blocks: 5, fixed_half_ms: Some((1, 7)), ..PLAIN };
+    let mut setting = Setting {
+        engine: Engine::Sglang(Sglang {
+            page_size: 4,
+            more_pages: 19,
+            max_prefill_tokens: 1,
+            chunk_pages: Some(12),
+            conservativeness_percent: 1,
+            ..SGLANG
+        }),
+        pool: Pool { workers: 2, dp_size: 3, num_gpu_blocks: 1, ..PLAIN },
+        decode: Some((decode, Transfer::LatencyHalfMs(0))),
+        ..plain(&[
+            &[(17, 4), (1, 0)],
+            &[(1, 0)],
+            &[(1, 12), (1, 0)],
+            &[(1, 1), (1, 0)],
+            &[(1, 5), (1, 0)],
+            &[(1, 0), (1, 0)],
+            &[(1, 0)],
+        ])
+    };
+    for (session, arrival_ms) in [(1, 17), (2, 1), (5, 17), (6, 1)] {
+        setting.sessions[session].arrival_ms = arrival_ms;
+    }
+    setting.sessions[5].turns[1].delay_ms = 7;
+    assert_agreement(&setting);
+}
+
+/// The only request on the decode worker does not fit beside prompts on their way, however low the ratio falls: it is tried again
+/// when one of these arrives, not before.
+#[test]
+fn who_does_not_fit_is_tried_again_when_something_happens() {
+    let decode = Pool { num_gpu_blocks: 23, no_prefix_caching: true, ..PLAIN };
+    let mut setting = Setting {
+        engine: Engine::Sglang(Sglang {
+            more_pages: 54,
+            max_prefill_tokens: 1,
+            clip_max_new_tokens: 4096,
+            conservativeness_percent: 37,
+            ..SGLANG
+        }),
+        speedup: 3,
+        decode_speedup: 2,
+        pool: Pool { dp_size: 3, num_gpu_blocks: 1, ..PLAIN },
+        decode: Some((decode, Transfer::Link { bytes_per_token: 131, missing_only: false, fifo: false })),
+        ..plain(&[
+            &[(4, 0)],
+            &[(14, 12), (11, 12)],
+            &[(1, 2), (1, 14)],
+            &[(39, 8)],
+            &[(7, 7)],
+            &[(10, 1), (1, 2)],
+            &[(1, 0), (1, 0)],
+        ])
+    };
+    for session in [0, 2] {
+        setting.sessions[session].arrival_ms = 1;
+    }
+    assert_agreement(&setting);
+}
+
+/// A prompt that no prefill worker can compute gives its pages back in the middle of a run: who waits for them is given them at
+/// the end of the pass under way.
+#[test]
+fn pages_given_back_cut_a_run() {
+    let decode = Pool { num_gpu_blocks: 40, fixed_half_ms: Some((5, 2)), ..PLAIN };
+    let mut setting = Setting {
+        engine: Engine::Sglang(SGLANG),
+        pool: Pool { max_model_len: Some(20), num_gpu_blocks: 60, fixed_half_ms: Some((5, 2)), ..PLAIN },
+        decode: Some((decode, Transfer::LatencyHalfMs(10))),
+        ..plain(&[&[(6, 20)], &[(2, 1)], &[(25, 1)], &[(10, 2)]])
+    };
+    for session in &mut setting.sessions[1..] {
+        session.arrival_ms = 9;
+    }
+    assert_agreement(&setting);
+}

@@ -25,6 +25,8 @@ pub(super) struct Worker<'a> {
     pub ranks: Vec<Rank<'a>>,
     /// When the passes under way end.
     pub end: Option<SimTime>,
+    /// Whether anything happened here since the worker last tried in vain to start a pass.
+    pub stirred: bool,
     /// Passes since the worker last had nothing to do.
     passes: u64,
     next_rank: usize,
@@ -60,6 +62,7 @@ impl<'a> Fleet<'a> {
         let worker = |number: u32| Worker {
             ranks: (0..config.dp_size).map(|index| rank(number * config.dp_size + index)).collect(),
             end: None,
+            stirred: false,
             passes: 0,
             next_rank: 0,
         };
@@ -121,6 +124,7 @@ impl Worker<'_> {
             rank.pass = pass.acts().then_some(pass);
         }
         let longest = self.ranks.iter().filter_map(|rank| rank.pass.as_ref()).map(|pass| pass.duration).max();
+        self.stirred = longest.is_some();
         let Some(longest) = longest else { return false };
         self.end = Some(now + longest);
         let scheduled =
@@ -132,6 +136,7 @@ impl Worker<'_> {
     /// Takes the passes that end now.
     pub(super) fn finish(&mut self) -> Vec<(usize, Pass)> {
         self.end = None;
+        self.stirred = true;
         if !self.ranks.iter().any(|rank| rank.engine.has_work()) {
             self.passes = 0;
         }

@@ -188,6 +188,7 @@ impl<'a> Replay<'a> {
             self.handoff(request).destination_activated = Some(now);
             acted = true;
         }
+        self.fleets[fleet].workers[place.worker].stirred |= acted;
         while let Some((request, answer)) =
             self.fleets[fleet].workers[place.worker].ranks[place.rank].engine.reserve(&mut self.shared)
         {

@@ -124,6 +124,7 @@ impl<'a> Replay<'a> {
         let fleet = &mut self.fleets[0];
         let place = fleet.place(asked);
         fleet.rank(place).engine.submit(request, asked);
+        fleet.workers[place.worker].stirred = true;
         let (role, number) = (fleet.role, fleet.number(place));
         self.handoffs.sources[request.0 as usize] = Some(place);
         let record = self.record(request);
@@ -164,7 +165,7 @@ impl<'a> Replay<'a> {
         let interval = of.config.engine.prefill_schedule_interval;
         let role = of.role;
         let worker = &mut of.workers[worker];
-        if worker.end.is_some() || !worker.start(now, interval, &mut self.shared) {
+        if worker.end.is_some() || !worker.stirred || !worker.start(now, interval, &mut self.shared) {
             return false;
         }
         let passes = || worker.ranks.iter().filter_map(|rank| rank.pass.as_ref());
