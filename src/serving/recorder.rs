@@ -191,9 +191,12 @@ impl Recorder {
         self.ended(request, Status::Rejected, stamps, Some(now));
     }
 
-    /// A request was still there when the run ended.
+    /// A request was still there when the run ended. One that was rejected elsewhere, and whose blocks are about to be given back,
+    /// stays rejected.
     pub fn unfinished(&mut self, request: RequestId, stamps: TokenStamps) {
-        self.ended(request, Status::Unfinished, stamps, None);
+        if self.record.requests[request.0 as usize].terminal.is_none() {
+            self.ended(request, Status::Unfinished, stamps, None);
+        }
     }
 
     /// The last word of a worker rank.

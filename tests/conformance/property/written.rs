@@ -324,3 +324,26 @@ fn pages_given_back_cut_a_run() {
     }
     assert_agreement(&setting);
 }
+
+/// The run is cut in the decode pass during which a prefill worker refuses a prompt: it is refused, although its pages are still set
+/// aside.
+#[test]
+fn who_was_refused_before_the_run_is_cut_stays_refused() {
+    let decode = Pool { num_gpu_blocks: 19, ..PLAIN };
+    let mut setting = Setting {
+        engine: Engine::Sglang(Sglang {
+            more_pages: 44,
+            max_prefill_tokens: 13,
+            clip_max_new_tokens: 4096,
+            conservativeness_percent: 1,
+            ..SGLANG
+        }),
+        decode_speedup: 3,
+        pool: Pool { max_model_len: Some(13), num_gpu_blocks: 1, fixed_half_ms: Some((27, 1)), ..PLAIN },
+        decode: Some((decode, Transfer::LatencyHalfMs(6))),
+        max_sim_time_ms: Some(61),
+        ..plain(&[&[(13, 0)], &[(5, 9)], &[(2, 1)], &[(13, 0)], &[(12, 2)], &[(1, 0)], &[(32, 13)]])
+    };
+    setting.sessions[5].arrival_ms = 1;
+    assert_agreement(&setting);
+}
