@@ -142,6 +142,7 @@ impl FleetPool {
             max_num_batched_tokens: engine.max_num_batched_tokens,
             max_num_seqs: engine.max_num_seqs,
             context_length: engine.max_model_len,
+            block_size: engine.block_size,
             rank_kv_tokens: u64::from(engine.num_gpu_blocks) * u64::from(engine.block_size),
             speculative_nextn: engine.aic_nextn.unwrap_or(0),
             pricer: inputs.pricer.clone(),

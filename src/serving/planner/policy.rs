@@ -89,6 +89,8 @@ pub struct PoolSetup {
     pub max_num_seqs: Option<u32>,
     /// Longest sequence.
     pub context_length: Option<u32>,
+    /// Tokens per KV block.
+    pub block_size: u32,
     /// KV tokens of one rank.
     pub rank_kv_tokens: u64,
     /// Draft tokens per step of speculative decoding.

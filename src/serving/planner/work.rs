@@ -92,6 +92,7 @@ pub(super) mod tests {
             max_num_batched_tokens: Some(1000),
             max_num_seqs: Some(4),
             context_length: None,
+            block_size: 50,
             rank_kv_tokens: 10_000,
             speculative_nextn: 0,
             pricer: PassPricer::new(Arc::new(Fixed { prefill_ms: 10.0, decode_ms: 2.0 }), 1.0, 1.0),

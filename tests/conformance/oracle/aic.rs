@@ -7,7 +7,7 @@ use serde_json::Value;
 use spica::config::scenario::{GridConfig, MeasuredFile, ProfileConfig, Scenario, TimingConfig};
 use spica::report::summary::Summary;
 
-use super::inputs;
+use super::inputs::{self, Case};
 use super::shared;
 use crate::support::arms;
 
@@ -59,14 +59,27 @@ fn price(scenario: &mut Scenario, answer: &Value, timing: &TimingConfig) {
     }
 }
 
-/// Replays a case and compares; a figure may lie off by `most` of itself.
-fn check(name: &str, timing: &TimingConfig, most: f64) {
-    let Some(answer) = open(name) else { return };
+/// A case with the prices of `timing`.
+fn priced(answer: &Value, timing: &TimingConfig) -> Case {
     let mut inputs = answer["inputs"].clone();
     let aggregated = inputs["prefill"].is_null();
     inputs.as_object_mut().unwrap().remove("aic").unwrap();
     let mut case = inputs::case(&inputs, aggregated, shared().as_deref());
-    price(&mut case.scenario, &answer, timing);
+    price(&mut case.scenario, answer, timing);
+    case
+}
+
+/// The answer and the inputs of a case with the prices of the profile of its deployment.
+pub(super) fn open_profiled(name: &str) -> Option<(Value, Case)> {
+    let answer = open(name)?;
+    let case = priced(&answer, &profile(&answer));
+    Some((answer, case))
+}
+
+/// Replays a case and compares; a figure may lie off by `most` of itself.
+fn check(name: &str, timing: &TimingConfig, most: f64) {
+    let Some(answer) = open(name) else { return };
+    let case = priced(&answer, timing);
     let record = arms::fast(&case.scenario, &case.workload);
     let summary = Summary::new(&record, &case.workload, None);
     let mut wrong = Vec::new();
@@ -114,12 +127,11 @@ by_grid! {
     aic_minimax_b200_agg8_rr by aicgrid_minimax_b200 within 0.17,
 }
 
-fn by_profile(name: &str, most: f64) {
-    let Some(answer) = open(name) else { return };
+fn profile(answer: &Value) -> TimingConfig {
     let aic = &answer["inputs"]["aic"];
     let text = |key: &str| Some(aic[key].as_str().unwrap().to_owned());
     let experts = |key: &str| aic[key].as_u64().map(|size| size as u32);
-    let profile = ProfileConfig {
+    TimingConfig::Profile(ProfileConfig {
         model_name: text("model"),
         hardware_sku: text("system"),
         // What the reference called current.
@@ -127,8 +139,12 @@ fn by_profile(name: &str, most: f64) {
         moe_tp: experts("moe_tp_size"),
         moe_ep: experts("moe_ep_size"),
         ..ProfileConfig::default()
-    };
-    check(name, &TimingConfig::Profile(profile), most);
+    })
+}
+
+fn by_profile(name: &str, most: f64) {
+    let Some(answer) = open(name) else { return };
+    check(name, &profile(&answer), most);
 }
 
 #[test]

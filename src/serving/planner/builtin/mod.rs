@@ -104,9 +104,10 @@ impl PlanningPolicy for BuiltinPlanner {
             cells: self.config.cells as usize,
             min_observations: self.config.min_observations as usize,
             features: self.config.features,
+            tie_seed: self.config.tie_seed,
         };
         let pool = |setup: &PoolSetup| Pool {
-            setup: setup.clone(),
+            setup: self.believed(setup),
             model: PassModel::new(setup.role, &options),
             lower_bound: 1,
             min_endpoint: match setup.role {
@@ -177,6 +178,14 @@ impl BuiltinPlanner {
 
     fn throughput_is_due(&self, now: SimTime) -> bool {
         self.config.throughput_scaling && is_due(now, self.last_throughput, self.config.throughput_interval_s)
+    }
+
+    /// A pool as the planner takes it to be.
+    fn believed(&self, setup: &PoolSetup) -> PoolSetup {
+        let blocks = self.config.assumed_gpu_blocks.map(u64::from);
+        let rank_kv_tokens =
+            blocks.map_or(setup.rank_kv_tokens, |blocks| blocks * u64::from(setup.block_size));
+        PoolSetup { rank_kv_tokens, ..setup.clone() }
     }
 
     /// Shows the models what the workers' timing says; both pools or neither.

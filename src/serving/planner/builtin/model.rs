@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::SeedableRng;
 use serde::Deserialize;
 
 use super::regression::{Features, Store};
@@ -93,6 +95,8 @@ pub struct ModelOptions {
     pub min_observations: usize,
     /// What it goes by.
     pub features: FeatureKind,
+    /// Seed of the draws between equally full cells of a store; without one the first of them loses its oldest sample.
+    pub tie_seed: Option<u64>,
 }
 
 /// What the planner has learnt of the workers of a pool.
@@ -111,12 +115,18 @@ pub struct PassModel {
 impl PassModel {
     /// Knows nothing yet.
     pub fn new(role: Role, options: &ModelOptions) -> Self {
-        let store = || Store::new(options.most_samples, options.cells, options.min_observations);
+        let store = |kind: Kind| {
+            let store = Store::new(options.most_samples, options.cells, options.min_observations);
+            let Some(seed) = options.tie_seed else { return store };
+            let mut draws = ChaCha8Rng::seed_from_u64(seed);
+            draws.set_stream(3 * role as u64 + kind as u64);
+            store.drawing(draws)
+        };
         let average = || Average::new(options.most_samples);
         Self {
             role,
             features: options.features,
-            stores: [store(), store(), store()],
+            stores: [Kind::PurePrefill, Kind::PureDecode, Kind::Mixed].map(store),
             chunk_tokens: average(),
             context_tokens: average(),
             prefill_requests: average(),
@@ -219,7 +229,13 @@ mod tests {
     use crate::simulation::SimDuration;
 
     fn options() -> ModelOptions {
-        ModelOptions { most_samples: 4, cells: 16, min_observations: 2, features: FeatureKind::default() }
+        ModelOptions {
+            most_samples: 4,
+            cells: 16,
+            min_observations: 2,
+            features: FeatureKind::default(),
+            tie_seed: None,
+        }
     }
 
     fn pass(prompts: &[u32], decodes: &[u32], wall_ms: f64) -> PassMetrics {

@@ -1,5 +1,8 @@
 //! How long passes take, learnt from samples: two features, a plane that never falls.
 
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::Rng;
+
 /// A pass as the regression sees it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Features {
@@ -22,7 +25,8 @@ struct Sample {
 /// The samples of one kind of pass with the plane through them.
 ///
 /// Samples are kept by a grid over the logarithms of the features: when there are too many, the oldest of the fullest cell goes,
-/// of equally full cells the one with the smallest number. The grid grows with the samples and never shrinks.
+/// of equally full cells the one with the smallest number or, with a stream to draw from, any. The grid grows with the
+/// samples and never shrinks.
 #[derive(Clone, Debug)]
 pub struct Store {
     most_samples: usize,
@@ -34,6 +38,7 @@ pub struct Store {
     /// Smallest and largest logarithm of each feature so far.
     bounds: [(f64, f64); FEATURES],
     plane: Option<Plane>,
+    draws: Option<ChaCha8Rng>,
 }
 
 impl Store {
@@ -47,7 +52,13 @@ impl Store {
             samples: Vec::new(),
             bounds: [(f64::INFINITY, f64::NEG_INFINITY); FEATURES],
             plane: None,
+            draws: None,
         }
+    }
+
+    /// The same, drawing between equally full cells.
+    pub fn drawing(self, draws: ChaCha8Rng) -> Self {
+        Self { draws: Some(draws), ..self }
     }
 
     /// Takes a pass that lasted so long; one of no length says nothing.
@@ -96,7 +107,10 @@ impl Store {
             filled[cell] += 1;
         }
         let most = filled.iter().copied().max().unwrap_or(0);
-        let fullest = filled.iter().position(|&count| count == most);
+        let ties = filled.iter().filter(|&&count| count == most).count() as u64;
+        let place = self.draws.as_mut().map_or(0, |draws| draws.next_u64() % ties.max(1));
+        let mut fullest = filled.iter().enumerate().filter(|&(_, &count)| count == most);
+        let fullest = fullest.nth(place as usize).map(|(cell, _)| cell);
         let oldest = cells.iter().position(|&cell| Some(cell) == fullest);
         if let Some(oldest) = oldest {
             self.samples.remove(oldest);
@@ -235,6 +249,8 @@ fn eliminate(own: f64, both: f64, other: f64, right: [f64; 2], ridge: f64) -> Op
 
 #[cfg(test)]
 mod tests {
+    use rand_chacha::rand_core::SeedableRng;
+
     use super::*;
 
     fn features(attention: f64, ffn: f64) -> Features {
@@ -291,5 +307,26 @@ mod tests {
         }
         let kept: Vec<f64> = store.samples.iter().map(|sample| sample.features[0]).collect();
         assert_eq!(kept, [0.0, 90.0, 95.0, 1.0]);
+    }
+
+    #[test]
+    fn equally_full_cells_are_drawn_where_there_is_a_stream() {
+        let kept = |seed: Option<u64>| {
+            let store = Store::new(2, 4, 1);
+            let mut store = match seed {
+                Some(seed) => store.drawing(ChaCha8Rng::seed_from_u64(seed)),
+                None => store,
+            };
+            for (attention, ffn) in [(0.0, 0.0), (100.0, 100.0), (100.0, 0.0)] {
+                store.observe(features(attention, ffn), 1.0 + attention);
+            }
+            store.samples.iter().map(|sample| sample.features).collect::<Vec<_>>()
+        };
+        assert_eq!(kept(None), [[100.0, 100.0], [100.0, 0.0]]);
+        let mut outcomes: Vec<_> = (0..20).map(|seed| kept(Some(seed))).collect();
+        assert_eq!(outcomes, (0..20).map(|seed| kept(Some(seed))).collect::<Vec<_>>());
+        outcomes.sort_by(|one, other| one.partial_cmp(other).unwrap());
+        outcomes.dedup();
+        assert_eq!(outcomes.len(), 3, "each of the three can be the one that goes");
     }
 }

@@ -25,6 +25,7 @@ fn setup(role: Role, gpus_per_worker: u32) -> PoolSetup {
         max_num_batched_tokens: Some(8192),
         max_num_seqs: Some(256),
         context_length: Some(8192),
+        block_size: 50,
         rank_kv_tokens: 100_000,
         speculative_nextn: 0,
         pricer: PassPricer::new(Arc::new(Fixed { prefill_ms: 10.0, decode_ms: 2.0 }), 1.0, 1.0),
@@ -214,6 +215,16 @@ fn the_model_is_shown_the_timing_of_its_workers() {
     of_reference.rank_kv_tokens = 16_384 * 64;
     assert_eq!(bootstrap::prefill_passes(&of_reference).len(), 9);
     assert_eq!(bootstrap::decode_passes(&of_reference).len(), 29);
+}
+
+#[test]
+fn a_planner_can_be_told_another_capacity_than_workers_have() {
+    // A share of 90 % grows to 135 % on a third as much.
+    let full = PassMetrics { decode: tally(1, 90_000), ..PassMetrics::default() };
+    let seen = || vec![pool(2, 0, vec![full; 2])];
+    let plan = |fields| agg(fields).plan(&at(5, seen())).targets;
+    assert_eq!(plan(json!({"max_gpu_budget": 32})), [None]);
+    assert_eq!(plan(json!({"max_gpu_budget": 32, "assumed_gpu_blocks": 1000})), [Some(3)]);
 }
 
 #[test]
