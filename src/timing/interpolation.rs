@@ -31,8 +31,8 @@ impl Axis {
     }
 
     fn places(&self) -> &Curve<8> {
-        let octaves = libm::log2(self.highest + self.offset) as u32 + 2;
         self.places.get_or_init(|| {
+            let octaves = libm::log2(self.highest + self.offset) as u32 + 2;
             Curve::new(octaves.max(2), |value| {
                 let Position { segment, along } = self.locate(libm::log(value));
                 segment as f64 + along
@@ -46,12 +46,14 @@ impl Axis {
     }
 
     /// Where a value lies.
+    #[inline]
     pub(super) fn place(&self, value: f64) -> Position {
         let last = self.logs.len() - 2;
         match self.places().at(value + self.offset) {
             Some(place) => {
-                let segment = (place.max(0.0) as usize).min(last);
-                Position { segment, along: place - segment as f64 }
+                // Below the first segment is counted as in it; the cast makes 0 of what is negative.
+                let segment = (place as u32).min(last as u32);
+                Position { segment: segment as usize, along: place - f64::from(segment) }
             }
             None => self.locate(libm::log(value + self.offset)),
         }
@@ -226,11 +228,14 @@ impl<const BITS: u32> Curve<BITS> {
     }
 
     /// The value at `argument`; `None` outside the table.
+    #[inline]
     pub(super) fn at(&self, argument: f64) -> Option<f64> {
         let bits = argument.to_bits();
         let number = (bits >> Self::DROPPED).wrapping_sub(Self::FIRST) as usize;
-        let [low, high] = *self.values.get(number..number.wrapping_add(2))? else { return None };
-        let along = (bits & ((1 << Self::DROPPED) - 1)) as f64 / (1_u64 << Self::DROPPED) as f64;
+        let [low, high] = *self.values.get(number..)?.first_chunk::<2>()?;
+        // Processors turn signed numbers into floating-point ones in one step.
+        let beyond = (bits & ((1 << Self::DROPPED) - 1)) as i64;
+        let along = beyond as f64 / (1_u64 << Self::DROPPED) as f64;
         Some(low + (high - low) * along)
     }
 }
@@ -258,22 +263,44 @@ impl DecodeSurface {
         Self { grid, rows: (0..KEPT_ROWS).map(|_| OnceLock::new()).collect() }
     }
 
-    /// The value at a mean length of `context` tokens; neither is 0.
-    pub(super) fn at(&self, requests: u32, context: f64) -> f64 {
-        let row = self.rows.get(requests as usize).map(|row| row.get_or_init(|| self.row(requests)));
-        row.and_then(|row| row.at(context))
-            .unwrap_or_else(|| self.grid.at([f64::from(requests), context.max(1.0)]))
+    /// What decoding `requests` at a time costs by their length; they are not 0.
+    #[inline]
+    pub(super) fn of(&self, requests: u32) -> DecodeRow<'_> {
+        let kept = self.rows.get(requests as usize);
+        let curve = kept.map(|curve| curve.get_or_init(|| self.curve(requests)));
+        let requests = f64::from(requests);
+        DecodeRow { grid: &self.grid, requests, curve, is_sampled: self.grid.axis(0).covers(requests) }
     }
 
-    /// Whether the place lies between the samples.
-    pub(super) fn covers(&self, requests: u32, context: f64) -> bool {
-        self.grid.covers([f64::from(requests), context])
-    }
-
-    fn row(&self, requests: u32) -> LengthCurve {
+    fn curve(&self, requests: u32) -> LengthCurve {
         let grid = &self.grid;
         let batch = grid.axis(0).place(f64::from(requests));
         LengthCurve::new(LENGTH_OCTAVES, |context| grid.value_at([batch, grid.axis(1).place(context)]))
+    }
+}
+
+/// What decoding one number of requests at a time costs by their length.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct DecodeRow<'a> {
+    grid: &'a LogGrid<2>,
+    requests: f64,
+    curve: Option<&'a LengthCurve>,
+    is_sampled: bool,
+}
+
+impl DecodeRow<'_> {
+    /// The value at a mean length of `context` tokens, which are not 0.
+    #[inline]
+    pub(super) fn at(&self, context: f64) -> f64 {
+        self.curve
+            .and_then(|curve| curve.at(context))
+            .unwrap_or_else(|| self.grid.at([self.requests, context.max(1.0)]))
+    }
+
+    /// Whether this length lies between the samples.
+    #[inline]
+    pub(super) fn covers(&self, context: f64) -> bool {
+        self.is_sampled && self.grid.axis(1).covers(context)
     }
 }
 

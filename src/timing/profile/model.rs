@@ -84,9 +84,10 @@ impl PassTables {
 
     /// A decode pass of `batch` requests of `context` tokens on average; neither is 0.
     pub fn decode(&self, batch: u32, context: f64) -> Priced {
+        let attention = self.decode_attention.of(batch);
         Priced {
-            ms: self.decode_other(f64::from(batch)) + self.decode_attention.at(batch, context),
-            extrapolated: !self.decode_attention.covers(batch, context),
+            ms: self.decode_other(f64::from(batch)) + attention.at(context),
+            extrapolated: !attention.covers(context),
         }
     }
 
@@ -99,7 +100,8 @@ impl PassTables {
         });
         let decode = measured.decode.iter().map(|([batch, context], ms)| {
             // Batches are whole numbers in practice; a mean of several runs need not be.
-            ms / (self.decode_other(*batch) + self.decode_attention.at(batch.round() as u32, *context))
+            ms / (self.decode_other(*batch)
+                + self.decode_attention.of(batch.round().max(1.0) as u32).at(*context))
         });
         Scale { prefill: geometric_mean(prefill), decode: geometric_mean(decode) }
     }
@@ -185,7 +187,10 @@ impl TableTiming {
 
     /// Everything but attention of the tokens of a pass, which the stages share.
     fn context_other(&self, tokens: u64) -> f64 {
-        let tokens = tokens.div_ceil(u64::from(self.options.stages)) as f64;
+        let tokens = match self.options.stages {
+            1 => tokens as f64,
+            stages => tokens.div_ceil(u64::from(stages)) as f64,
+        };
         self.note(!self.tables.context_other.covers([tokens]));
         self.tables.context_other(tokens)
     }
@@ -197,20 +202,25 @@ impl TableTiming {
     }
 
     fn decode_attention(&self, batch: DecodeBatch) -> f64 {
-        let requests = self.requests(batch);
+        let attention = self.tables.decode_attention.of(self.requests(batch));
         let context = batch.exact_mean_context();
-        self.note(!self.tables.decode_attention.covers(requests, context));
-        self.tables.decode_attention.at(requests, context)
+        self.note(!attention.covers(context));
+        attention.at(context)
     }
 
     /// Requests that go through the stages together.
     fn requests(&self, batch: DecodeBatch) -> u32 {
-        batch.requests.div_ceil(self.options.stages)
+        match self.options.stages {
+            // Dividing takes longer than asking.
+            1 => batch.requests,
+            stages => batch.requests.div_ceil(stages),
+        }
     }
 
-    fn note(&self, extrapolated: bool) {
-        if extrapolated {
-            self.extrapolated.fetch_add(1, Ordering::Relaxed);
+    fn note(&self, extrapolated: impl Into<u64>) {
+        let extrapolated = extrapolated.into();
+        if extrapolated > 0 {
+            self.extrapolated.fetch_add(extrapolated, Ordering::Relaxed);
         }
     }
 }
@@ -253,15 +263,19 @@ impl TimingModel for TableTiming {
     ) -> Result<(), InvalidDuration> {
         let requests = self.requests(batch);
         let other = self.tables.decode_other(f64::from(requests));
+        let attention = self.tables.decode_attention.of(requests);
         let PassOptions { scale, overhead_ms, .. } = self.options;
         let mut end = start;
+        let mut extrapolated = 0;
         ends.reserve(passes as usize);
         for _ in 0..passes {
-            let work = other + self.decode_attention(batch);
-            end += pricer.decode_time(work * scale.decode + overhead_ms)?;
+            let context = batch.exact_mean_context();
+            extrapolated += u64::from(!attention.covers(context));
+            end += pricer.decode_time((other + attention.at(context)) * scale.decode + overhead_ms)?;
             ends.push(end);
             batch.context_tokens += u64::from(batch.requests);
         }
+        self.note(extrapolated);
         Ok(())
     }
 
