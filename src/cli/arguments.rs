@@ -195,6 +195,8 @@ pub(super) struct SearchArguments {
     #[arg(long, requires = "output_dir")]
     pub(super) resume: bool,
     #[command(flatten)]
+    pub(super) timing: StrictTiming,
+    #[command(flatten)]
     pub(super) overrides: Overrides,
 }
 
@@ -230,6 +232,8 @@ pub(super) struct ShardArguments {
     #[arg(long)]
     pub(super) resume: bool,
     #[command(flatten)]
+    pub(super) timing: StrictTiming,
+    #[command(flatten)]
     pub(super) overrides: Overrides,
 }
 
@@ -257,6 +261,8 @@ pub(super) struct ReplayArguments {
     #[arg(long, value_name = "N", default_value_t = 1, requires = "timeline", value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) timeline_sample: u32,
     #[command(flatten)]
+    pub(super) timing: StrictTiming,
+    #[command(flatten)]
     pub(super) overrides: Overrides,
 }
 
@@ -266,6 +272,14 @@ pub(super) struct CheckArguments {
     pub(super) file: PathBuf,
     #[command(flatten)]
     pub(super) overrides: Overrides,
+}
+
+/// Which timings are good enough.
+#[derive(Clone, Copy, Debug, Args)]
+pub(super) struct StrictTiming {
+    /// Refuse passes that are priced by a rough estimate, by a formula, or by a profile whose numbers are suspect
+    #[arg(long)]
+    pub(super) strict_timing: bool,
 }
 
 /// Values that take the place of those in the file.

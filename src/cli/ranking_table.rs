@@ -4,6 +4,7 @@ use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use indexmap::IndexMap;
 use serde_json::{Map, Value};
 
+use crate::report::record::{Standing, TimingSource};
 use crate::search::predictor_sweep::Comparison;
 use crate::search::{Candidate, Forecasts, SearchResult, StudyEnd, metric, reasons};
 
@@ -32,6 +33,7 @@ pub(super) fn search_table(result: &SearchResult) -> String {
             lines.push(format!("pareto front ({} non-dominated):", result.candidates.len()));
         }
         lines.push(ranking(&result.candidates));
+        lines.extend(remarks(&result.candidates));
     }
     if result.candidates.len() > SHOWN {
         let hidden = result.candidates.len() - SHOWN;
@@ -83,23 +85,67 @@ fn ranking(candidates: &[Candidate]) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
     let objectives = objectives(&candidates[0]);
+    let has_marks = candidates.iter().any(|candidate| !marks(candidate).is_empty());
     let headings = ["rank"].into_iter().chain(objectives.iter().copied()).chain(["GPUs"]);
-    let headings = headings.chain(knobs.iter().copied());
+    let headings = headings.chain(has_marks.then_some("timing")).chain(knobs.iter().copied());
     table.set_header(headings.chain(figures.iter().map(|(heading, ..)| *heading)));
     for (candidate, settings) in shown.iter().zip(&settings) {
         let worth = objectives.iter().map(|name| figure(worth(candidate, name)));
         let place =
             [candidate.rank.to_string()].into_iter().chain(worth).chain([candidate.used_gpus.to_string()]);
+        let marks = has_marks.then(|| told_marks(candidate));
         let settings = knobs.iter().map(|knob| settings.get(*knob).map_or(ABSENT.into(), String::clone));
         let measured = figures.iter().map(|(_, name, factor)| {
             metric(&candidate.metrics, name).map_or(ABSENT.into(), |value| figure(value * factor))
         });
-        table.add_row(place.chain(settings).chain(measured));
+        table.add_row(place.chain(marks).chain(settings).chain(measured));
     }
     for column in table.column_iter_mut() {
         column.set_cell_alignment(CellAlignment::Right);
     }
     table.trim_fmt()
+}
+
+/// What is against the prices of a candidate's passes.
+fn marks(candidate: &Candidate) -> Vec<&'static str> {
+    let mut marks = Vec::new();
+    for timing in candidate.timing.values() {
+        let mark = match timing.standing() {
+            Standing::Sound | Standing::Formula => continue,
+            Standing::Suspect => "suspect",
+            Standing::RoughEstimate => "rough",
+        };
+        if !marks.contains(&mark) {
+            marks.push(mark);
+        }
+    }
+    let outside = metric(&candidate.metrics, "extrapolated_lookups").unwrap_or(0.0);
+    marks.extend((outside > 0.0).then_some("extrapolated"));
+    marks
+}
+
+fn told_marks(candidate: &Candidate) -> String {
+    let marks = marks(candidate);
+    let is_measured = candidate.timing.values().any(|timing| timing.source == TimingSource::Grid);
+    match marks.as_slice() {
+        [] if is_measured => "measured".into(),
+        [] => "profile".into(),
+        marks => marks.join(", "),
+    }
+}
+
+/// What the marks of the candidates that are shown mean.
+fn remarks(candidates: &[Candidate]) -> Vec<String> {
+    let mut remarks: Vec<String> = Vec::new();
+    for candidate in candidates.iter().take(SHOWN) {
+        for timing in candidate.timing.values().filter(|timing| timing.standing() != Standing::Formula) {
+            remarks.extend(timing.doubt().filter(|doubt| !remarks.contains(doubt)));
+        }
+    }
+    let extrapolated = candidates.iter().take(SHOWN).any(|one| marks(one).contains(&"extrapolated"));
+    let outside = "extrapolated: some passes lie outside what their timing was sampled from";
+    remarks.extend(extrapolated.then(|| outside.to_owned()));
+    remarks
 }
 
 /// Headings of what the candidates are judged by.

@@ -7,7 +7,7 @@ use std::time::Instant;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-use super::arguments::{Format, ReplayArguments};
+use super::arguments::{Format, ReplayArguments, StrictTiming};
 use super::check::check_policies;
 use super::console::Console;
 use super::failure::{Failure, Status};
@@ -19,7 +19,7 @@ use crate::registry::Registry;
 use crate::report::Summary;
 use crate::report::activity::ActivityDetail;
 use crate::report::files::{Report, write_atomically, write_json};
-use crate::report::record::RunRecord;
+use crate::report::record::{RunRecord, TimingRecord};
 use crate::report::requests::write_requests;
 use crate::report::scaling::{ScalingSummary, write_scaling};
 use crate::report::series::Series;
@@ -47,9 +47,10 @@ pub(super) fn run(
         return Err(Failure::input(format!("{}: {message}", file.display())));
     };
     let supported = refuse_unsupported(file, &scenario);
+    let sound = refuse_doubts(file, &scenario, arguments.timing);
     let block_size = scenario.deployment.block_size();
     let workload = load_workload(&scenario.workload, block_size, console);
-    Failure::first_or_all([policies.err(), supported.err(), workload.as_ref().err().cloned()])?;
+    Failure::first_or_all([policies.err(), supported.err(), sound.err(), workload.as_ref().err().cloned()])?;
     let workload = workload?;
     let files = [REPORT, REQUESTS, SERIES, SCALING];
     let folder =
@@ -137,6 +138,17 @@ fn refuse_unsupported(file: &Path, scenario: &Scenario) -> Result<(), Failure> {
     let problems = serving::unsupported(scenario);
     let lines: Vec<String> =
         problems.iter().map(|problem| format!("{}: {problem}", file.display())).collect();
+    if lines.is_empty() { Ok(()) } else { Err(Failure::input(lines.join("\n"))) }
+}
+
+/// Refuses prices that are no ground for a choice, where that was asked for.
+fn refuse_doubts(file: &Path, scenario: &Scenario, timing: StrictTiming) -> Result<(), Failure> {
+    let records = if timing.strict_timing { serving::timing_records(scenario) } else { Vec::new() };
+    let doubt = |(pool, record): &(&str, TimingRecord)| {
+        let reason = record.doubt()?;
+        Some(format!("{}: --strict-timing: deployment.{pool}.timing: {reason}", file.display()))
+    };
+    let lines: Vec<String> = records.iter().filter_map(doubt).collect();
     if lines.is_empty() { Ok(()) } else { Err(Failure::input(lines.join("\n"))) }
 }
 

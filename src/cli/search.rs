@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::arguments::{Format, SearchArguments, SearchCommand};
+use super::arguments::{Format, SearchArguments, SearchCommand, StrictTiming};
 use super::console::{Console, complain};
 use super::failure::{Failure, Status};
 use super::input::{load_document, load_requests};
@@ -44,6 +44,7 @@ pub(super) fn run(
     }
     let file = arguments.config.as_deref().expect("the parser asks for it");
     let plan = plan(file, load_document(file, &arguments.overrides.set)?, &registry)?;
+    refuse_doubts(file, &plan, arguments.timing)?;
     let threads = arguments.threads.unwrap_or_else(|| default_threads(&plan));
     announce(file, &plan, threads, console);
     let interrupt = interrupt_on_signal()?;
@@ -142,6 +143,14 @@ pub(super) fn plan(file: &Path, document: Document, registry: &Registry) -> Resu
     let plan = Plan::new(config, &Arc::new(catalogue)).map_err(refuse)?;
     let refusals = plan.refusals(registry);
     if refusals.is_empty() { Ok(plan) } else { Err(refuse(refusals)) }
+}
+
+/// Refuses prices that are no ground for a choice, where that was asked for.
+pub(super) fn refuse_doubts(file: &Path, plan: &Plan, timing: StrictTiming) -> Result<(), Failure> {
+    let doubts = if timing.strict_timing { plan.timing_doubts() } else { Vec::new() };
+    let lines: Vec<String> =
+        doubts.iter().map(|doubt| format!("{}: --strict-timing: {doubt}", file.display())).collect();
+    if lines.is_empty() { Ok(()) } else { Err(Failure::input(lines.join("\n"))) }
 }
 
 /// Says what is about to be run, so that a saved log tells how to run it again.

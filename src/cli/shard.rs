@@ -53,6 +53,7 @@ pub(super) fn run_part(
     let file = &arguments.config;
     let document = load_document(file, &arguments.overrides.set)?;
     let plan = search::plan(file, document, &registry)?;
+    search::refuse_doubts(file, &plan, arguments.timing)?;
     let parts =
         plan.trials_of(shard).map_err(|refusal| Failure::input(format!("{}: {refusal}", file.display())))?;
     let trials: u64 = parts.iter().map(|part| part.end - part.start).sum();

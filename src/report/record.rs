@@ -210,6 +210,55 @@ pub struct TimingRecord {
     pub extrapolated_lookups: Option<u64>,
 }
 
+/// How far the prices of passes can be relied on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// They were sampled or measured, and nobody doubts them.
+    Sound,
+    /// Somebody does.
+    Suspect,
+    /// They follow from the sizes of a model and the peaks of a GPU alone.
+    RoughEstimate,
+    /// They are of no GPU at all.
+    Formula,
+}
+
+impl TimingRecord {
+    /// How far its prices can be relied on.
+    pub fn standing(&self) -> Standing {
+        match self.source {
+            TimingSource::Polynomial | TimingSource::Fixed => Standing::Formula,
+            TimingSource::Roofline => Standing::RoughEstimate,
+            TimingSource::Grid | TimingSource::Profile if self.suspect.is_some() => Standing::Suspect,
+            TimingSource::Grid | TimingSource::Profile => Standing::Sound,
+        }
+    }
+
+    /// Why its prices are no ground for a choice; `None` if they are sound.
+    pub fn doubt(&self) -> Option<String> {
+        let id = self.id.as_deref().unwrap_or_default();
+        match self.standing() {
+            Standing::Sound => None,
+            Standing::Suspect => Some(format!(
+                "the numbers of {id} are suspect: {}",
+                self.suspect.as_deref().unwrap_or_default()
+            )),
+            Standing::RoughEstimate => {
+                let caution = self.caution.as_deref().unwrap_or("from sizes and peaks alone");
+                Some(format!("the prices of {id} are a rough estimate: {caution}"))
+            }
+            Standing::Formula => Some("its prices are a formula that knows no GPU".into()),
+        }
+    }
+
+    /// What tells one timing from another before a run: no remarks, and of measured passes not where they lie.
+    #[must_use]
+    pub fn identity(&self) -> Self {
+        let id = self.id.clone().filter(|_| self.source != TimingSource::Grid);
+        Self { id, suspect: None, caution: None, extrapolated_lookups: None, ..self.clone() }
+    }
+}
+
 /// What a memory model found of one rank's GPU; all bytes are of that GPU.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct CapacityRecord {

@@ -72,6 +72,8 @@ pub struct Summary {
     pub first_admission_prefix_cache_reused_ratio: Option<f64>,
     /// Tokens scheduled by prefill work, recomputation included.
     pub committed_prefill_tokens: u64,
+    /// Prices of passes that lay outside what their timing was made from; `None` where that is a formula.
+    pub extrapolated_lookups: Option<u64>,
     /// Arrival to first token.
     pub ttft_ms: Distribution,
     /// First to second token.
@@ -167,6 +169,7 @@ impl Summary {
             prefix_cache_reused_ratio: ratio(reused as f64, input as f64),
             first_admission_prefix_cache_reused_ratio: ratio(first_reused as f64, input as f64),
             committed_prefill_tokens: record.counters.committed_prefill_tokens,
+            extrapolated_lookups: extrapolated_lookups(record),
             ttft_ms: completed.times(RequestRecord::ttft),
             ttst_ms: completed.times(RequestRecord::ttst),
             tpot_ms: completed.values(RequestRecord::tpot_ms),
@@ -181,7 +184,8 @@ impl Summary {
         self.figures().into_iter().find(|(figure, _)| figure == name)?.1.value()
     }
 
-    /// Every figure under its name, in the order of the report. Those of the SLA are there only with one.
+    /// Every figure under its name, in the order of the report. Those of the SLA are there only with one, that of
+    /// extrapolated prices only where prices were sampled.
     pub fn figures(&self) -> Vec<(String, Figure)> {
         let count = |name: &str, count: u64| (name.to_owned(), Figure::Count(count));
         let measure = |name: &str, measure: f64| (name.to_owned(), Figure::Measure(Some(measure)));
@@ -223,6 +227,7 @@ impl Summary {
                 self.first_admission_prefix_cache_reused_ratio,
             ),
         ]);
+        figures.extend(self.extrapolated_lookups.map(|lookups| count("extrapolated_lookups", lookups)));
         for (name, _, distribution) in self.distributions() {
             figures.push(count(&format!("num_{name}_samples"), distribution.count));
         }
@@ -298,6 +303,15 @@ impl<'a> Completed<'a> {
         let mut values: Vec<f64> = self.0.iter().filter_map(|(request, _)| value(request)).collect();
         Distribution::of_values(&mut values)
     }
+}
+
+/// Of all pools whose timing has an outside, if there are any.
+fn extrapolated_lookups(record: &RunRecord) -> Option<u64> {
+    record
+        .timing
+        .values()
+        .filter_map(|timing| timing.extrapolated_lookups)
+        .reduce(|sum, lookups| sum + lookups)
 }
 
 /// `part / whole`, if there is a whole.

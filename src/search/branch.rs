@@ -124,6 +124,14 @@ impl Plan {
     }
 }
 
+impl Plan {
+    /// Why the prices of candidates are no ground for a choice, for each engine with such prices: estimates, formulas, and
+    /// profiles that are suspect.
+    pub fn timing_doubts(&self) -> Vec<Refusal> {
+        profile::doubts(&self.config.search_space)
+    }
+}
+
 /// The pool of every mode.
 fn pools(space: &SearchSpace, catalogue: &Catalogue) -> Result<Vec<(DeploymentMode, Pool)>, Vec<Refusal>> {
     let finder = Finder::new(space, catalogue)?;

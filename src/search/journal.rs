@@ -89,10 +89,10 @@ impl PastTrial {
     }
 }
 
-/// The key of an evaluation: equal for equal scenarios and requests in the same version of the program.
-pub(super) fn evaluation_key(scenario: &str, requests: u64) -> String {
+/// The key of an evaluation: equal for equal scenarios, timings and requests in the same version of the program.
+pub(super) fn evaluation_key(scenario: &str, timing: &str, requests: u64) -> String {
     let mut hash = Hash::default();
-    for part in [env!("CARGO_PKG_VERSION"), scenario, &requests.to_string()] {
+    for part in [env!("CARGO_PKG_VERSION"), scenario, timing, &requests.to_string()] {
         hash.write_str(part).expect("hashing cannot fail");
         hash.write_str("\0").expect("hashing cannot fail");
     }
@@ -163,9 +163,10 @@ mod tests {
 
     #[test]
     fn keys_tell_scenarios_and_requests_apart() {
-        assert_eq!(evaluation_key("a", 1), evaluation_key("a", 1));
-        assert_ne!(evaluation_key("a", 1), evaluation_key("a", 2));
-        assert_ne!(evaluation_key("a", 1), evaluation_key("b", 1));
-        assert_eq!(evaluation_key("a", 1).len(), 16);
+        assert_eq!(evaluation_key("a", "t", 1), evaluation_key("a", "t", 1));
+        assert_ne!(evaluation_key("a", "t", 1), evaluation_key("a", "t", 2));
+        assert_ne!(evaluation_key("a", "t", 1), evaluation_key("a", "u", 1));
+        assert_ne!(evaluation_key("a", "t", 1), evaluation_key("b", "t", 1));
+        assert_eq!(evaluation_key("a", "t", 1).len(), 16);
     }
 }

@@ -48,5 +48,5 @@ pub use sampler::{GpUcbPe, Grid, Halton, Observation, Random, Sampler, Tpe};
 pub use shard::Shard;
 pub use space::{Condition, Dimension, Point, Space};
 pub use study::{Options, SearchError, StudyEnd, StudyEvent, TRIAL_THREAD_NAME, Watcher, panic_message, run};
-pub use trial::{Evaluation, Outcome, Tally, TrialRecord, reasons};
+pub use trial::{Evaluation, Outcome, Tally, Timings, TrialRecord, reasons};
 pub use unroll::{Unrolled, Unservable};

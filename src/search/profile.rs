@@ -1,7 +1,9 @@
 //! Which profile prices the candidates of a search.
 
+use super::refusal::Refusal;
 use crate::config::scenario::{Backend, ProfileConfig, RooflineConfig, TimingConfig};
 use crate::config::search::{SearchSpace, Shape};
+use crate::report::record::{TimingRecord, TimingSource};
 use crate::timing::profile::{self, Family, Pack, ProfileError, WantedFamily};
 
 /// What a search says of its profile; the layout is each candidate's own.
@@ -54,6 +56,29 @@ impl<'a> ProfileNames<'a> {
             quantization,
         })
     }
+}
+
+/// Why the prices of candidates are no ground for a choice, for each engine with such prices.
+pub(super) fn doubts(space: &SearchSpace) -> Vec<Refusal> {
+    let record = |backend: Backend| match &space.timing {
+        TimingConfig::Profile(_) => {
+            let family = ProfileNames::of(space)?.family(backend).ok()?;
+            let (id, suspect) = (Some(family.name.clone()), family.suspect.clone());
+            Some(TimingRecord { source: TimingSource::Profile, id, suspect, ..TimingRecord::default() })
+        }
+        TimingConfig::Roofline(_) => {
+            let ProfileNames { model_name, hardware_sku, .. } = ProfileNames::estimated(space);
+            let id = Some(format!("{model_name} on {hardware_sku}"));
+            Some(TimingRecord { source: TimingSource::Roofline, id, ..TimingRecord::default() })
+        }
+        TimingConfig::Polynomial | TimingConfig::Fixed { .. } => Some(TimingRecord::default()),
+        TimingConfig::Grid(_) => None,
+    };
+    let doubt = |backend: &Backend| {
+        let reason = record(*backend)?.doubt()?;
+        Some(Refusal::new("search_space.timing", format!("candidates with {}: {reason}", backend.name())))
+    };
+    space.backend.iter().filter_map(doubt).collect()
 }
 
 /// The versions of the profiles that price the candidates of each engine.

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::objective::{Metrics, metric, objective_name, score};
 use super::sampler::merit::dominates;
-use super::trial::TrialRecord;
+use super::trial::{Timings, TrialRecord};
 use crate::config::scenario::Scenario;
 use crate::config::search::OptimizationTarget;
 
@@ -26,6 +26,8 @@ pub struct Candidate {
     pub metrics: Metrics,
     /// Its value on each objective of a Pareto goal.
     pub objectives: Option<Map<String, Value>>,
+    /// What priced the passes of each of its pools.
+    pub timing: Timings,
     /// What replays it.
     #[serde(serialize_with = "as_in_its_file")]
     pub scenario: Scenario,
@@ -41,6 +43,7 @@ impl Candidate {
             config: record.config.clone(),
             metrics: record.metrics.clone()?,
             objectives: record.objectives.clone(),
+            timing: record.timing.clone(),
             scenario: record.scenario.as_deref()?.clone(),
         })
     }
@@ -143,6 +146,7 @@ mod tests {
             config: Map::from_iter([("name".into(), Value::from(name))]),
             metrics: Metrics::new(),
             objectives: None,
+            timing: Timings::new(),
             scenario: scenario.clone(),
         };
         of.iter().map(candidate).collect()

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use indexmap::IndexMap;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use super::objective::Metrics;
 use crate::config::scenario::{DeploymentMode, Scenario};
+use crate::report::record::TimingRecord;
 
 /// What an evaluation found.
 #[derive(Clone, Debug, PartialEq)]
@@ -77,6 +78,9 @@ impl Tally {
     }
 }
 
+/// What prices the passes of each pool of a candidate, by the pool's name.
+pub type Timings = IndexMap<&'static str, TimingRecord>;
+
 /// A committed trial: one line of the journal.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TrialRecord {
@@ -102,11 +106,18 @@ pub struct TrialRecord {
     pub used_gpus: u32,
     /// Every setting by name.
     pub config: Map<String, Value>,
+    /// What prices the passes of each of its pools.
+    #[serde(serialize_with = "identities")]
+    pub timing: Timings,
     /// Every figure of its replay's summary, if there was one and this is not a repetition.
     pub metrics: Option<Metrics>,
     /// What replays it; absent if it could not be built.
     #[serde(skip)]
     pub scenario: Option<Arc<Scenario>>,
+}
+
+fn identities<S: Serializer>(timings: &Timings, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(timings.iter().map(|(pool, timing)| (pool, timing.identity())))
 }
 
 /// Reasons why trials did not count, each with the number of trials, the most frequent first (the earlier first among

@@ -36,6 +36,7 @@ mod rust_paths;
 mod scenarios;
 mod search;
 mod shared_folder;
+mod strict_timing;
 mod timeline;
 mod user_reports;
 mod workload_bad_inputs;

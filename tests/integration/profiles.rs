@@ -130,7 +130,7 @@ fn bad_rows_of_a_query_are_reported_together() {
 }
 
 /// Measured passes of both phases, on straight lines.
-fn measured() -> String {
+pub(super) fn measured() -> String {
     let mut text = String::from("batch,new_tokens,prefix_tokens,context_tokens,latency_ms\n");
     for (batch, new, prefix) in [1, 2].into_iter().flat_map(|batch| {
         [64, 512, 4096, 8192].into_iter().flat_map(move |new| [0, 4096].map(|prefix| (batch, new, prefix)))

@@ -69,8 +69,8 @@ pub enum SearchError {
     Journal(std::io::Error),
     /// The journal of an earlier run is that of another search.
     #[error(
-        "trial {trial} of the journal is not what this search would evaluate there: its configuration, its requests or the \
-         version of the program has changed"
+        "trial {trial} of the journal is not what this search would evaluate there: its configuration, its requests, the \
+         numbers that price its passes or the version of the program has changed"
     )]
     Diverged {
         /// The first trial that differs.

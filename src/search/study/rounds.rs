@@ -15,7 +15,8 @@ use crate::search::journal::{PastTrial, evaluation_key};
 use crate::search::objective::{Metrics, Verdict, Worth, judge};
 use crate::search::sampler::{Observation, Sampler};
 use crate::search::space::Point;
-use crate::search::trial::{Evaluation, Outcome, TrialRecord};
+use crate::search::trial::{Evaluation, Outcome, Timings, TrialRecord};
+use crate::serving;
 
 /// Suggestions that a round may use up for each candidate that it wants.
 const ATTEMPTS_PER_CANDIDATE: u32 = 11;
@@ -107,6 +108,8 @@ pub(crate) struct Rounds {
     past: Arc<[PastTrial]>,
     /// What the evaluations depend on beside their scenarios.
     requests: u64,
+    /// What prices each layout.
+    timings: FxHashMap<u32, Timings>,
     any_failed: bool,
     round: u32,
     found_in_round: u32,
@@ -119,6 +122,7 @@ struct Trial {
     round: u32,
     used_gpus: u32,
     config: Map<String, Value>,
+    timing: Timings,
     scenario: Option<Arc<Scenario>>,
     /// The key of its evaluation.
     evaluation: String,
@@ -158,6 +162,7 @@ impl Rounds {
             points: FxHashSet::default(),
             past: Arc::new([]),
             requests: 0,
+            timings: FxHashMap::default(),
             any_failed: false,
             round: 1,
             found_in_round: 0,
@@ -251,13 +256,15 @@ impl Rounds {
             round: self.round,
             used_gpus: 0,
             config: Map::new(),
+            timing: Timings::new(),
             scenario: None,
             evaluation: String::new(),
             state: State::Running,
         };
         match self.branch.unroll(&trial.point) {
             Ok(unrolled) => {
-                trial.evaluation = evaluation_key(&unrolled.key(), self.requests);
+                trial.timing = self.timing(trial.point.layout, &unrolled.scenario);
+                trial.evaluation = evaluation_key(&unrolled.key(), &identity(&trial.timing), self.requests);
                 trial.state = self.known(number, &trial.evaluation, unrolled.used_gpus);
                 trial.used_gpus = unrolled.used_gpus;
                 trial.config = unrolled.config;
@@ -266,7 +273,7 @@ impl Rounds {
             Err(unservable) => {
                 trial.used_gpus = unservable.used_gpus;
                 trial.config = unservable.config;
-                trial.evaluation = evaluation_key(&Value::Object(trial.config.clone()).to_string(), 0);
+                trial.evaluation = evaluation_key(&Value::Object(trial.config.clone()).to_string(), "", 0);
                 trial.state = State::Evaluated(Evaluation::Infeasible(unservable.reason));
             }
         }
@@ -274,6 +281,12 @@ impl Rounds {
         let scenario = trial.scenario.clone().filter(|_| matches!(trial.state, State::Running));
         self.trials.push(trial);
         scenario.map(|scenario| Job { trial: number, scenario })
+    }
+
+    /// What prices the passes of a candidate: nothing but its layout decides that.
+    fn timing(&mut self, layout: u32, scenario: &Scenario) -> Timings {
+        let records = || serving::timing_records(scenario).into_iter().collect();
+        self.timings.entry(layout).or_insert_with(records).clone()
     }
 
     /// Takes over what an earlier run has found out about a trial; ends the study if that was another trial.
@@ -395,6 +408,7 @@ impl Rounds {
             objectives: worth.and_then(|worth| worth.objectives.clone()),
             used_gpus: trial.used_gpus,
             config: trial.config.clone(),
+            timing: trial.timing.clone(),
             metrics: None,
             scenario: trial.scenario.clone(),
         }
@@ -403,6 +417,12 @@ impl Rounds {
     fn number(&self, trial: usize) -> u32 {
         self.first_trial + trial as u32
     }
+}
+
+/// What tells one timing from another, as text.
+fn identity(timing: &Timings) -> String {
+    let identities: Timings = timing.iter().map(|(pool, timing)| (*pool, timing.identity())).collect();
+    serde_json::to_string(&identities).expect("an identity is plain data")
 }
 
 /// What an evaluation means for the goal, and the figures behind it.
