@@ -30,9 +30,18 @@ pub struct Unrolled {
 
 impl Unrolled {
     /// Two candidates are the same evaluation exactly when their keys are equal: inert settings and the way a choice
-    /// was written do not enter the scenario, and where the trace lies does not matter.
+    /// was written do not enter the scenario, and where files lie does not matter: what measured passes and facts come to
+    /// is in the identity of the timing and in the numbers of blocks.
     pub fn key(&self) -> String {
         let mut scenario = self.scenario.clone();
+        for pool in scenario.deployment.pools_mut() {
+            for file in pool.timing.files_mut() {
+                file.path = std::path::PathBuf::new();
+            }
+        }
+        for file in scenario.facts.files_mut() {
+            file.path = std::path::PathBuf::new();
+        }
         if let WorkloadSource::Trace { path, .. } = &mut scenario.workload.source {
             *path = std::path::PathBuf::new();
         }

@@ -121,6 +121,11 @@ fn a_search_is_not_resumed_with_other_numbers() {
     let resumed = [&run[..], &["--resume"]].concat();
     place.run(&resumed).ending(0);
     assert_eq!(place.read("out/trials.jsonl"), first);
+    // Where the file lies does not matter, what it says does.
+    place.write("elsewhere/grid.csv", &super::profiles::measured());
+    let elsewhere = "search_space.timing={model: grid, path: elsewhere/grid.csv}";
+    place.run(&["search", "search.yaml", "--output-dir", "out", "--resume", "--set", elsewhere]).ending(0);
+    assert_eq!(place.read("out/trials.jsonl"), first);
     place.write("grid.csv", &super::profiles::measured().replace("1,64,0,,6.28", "1,64,0,,6.29"));
     assert_ne!(super::profiles::measured(), place.read("grid.csv"));
     place.run(&resumed).refusing(&["trial 1 of the journal", "the numbers that price its passes"]);
