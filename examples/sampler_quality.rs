@@ -20,8 +20,8 @@ use spica::config::{self, Document};
 use spica::model::Catalogue;
 use spica::registry::Registry;
 use spica::search::{
-    Branch, Evaluation, Evaluator, Observation, Plan, Point, ReplayEvaluator, Requests, metric,
-    objective_value, score,
+    Bar, Branch, Evaluation, Evaluator, Observation, Plan, Point, Prepared, ReplayEvaluator, Requests,
+    metric, objective_value, score,
 };
 use spica::serving::Traffic;
 
@@ -210,12 +210,13 @@ fn replay_all(
     };
     let reader = trace.as_mut().map(|trace| trace as &mut dyn BufRead);
     let loaded = spica::workload::load(&workload, reader, 64)?;
-    let requests = Requests::Shared(vec![Traffic::new(Arc::new(loaded.workload), 64)]);
+    let traffic = Traffic::new(Arc::new(loaded.workload), 64);
+    let requests = Requests::Shared(vec![Prepared { workload, traffic }]);
     let registry = Arc::new(Registry::builtin());
     let evaluator = ReplayEvaluator::new(requests, registry, None, Arc::new(AtomicBool::new(false)))?;
     let evaluate = |index: u64| -> Result<Option<Vec<f64>>, Failure> {
         let Ok(unrolled) = branch.unroll(&branch.space.point(index)) else { return Ok(None) };
-        let metrics = match evaluator.evaluate(&unrolled.scenario) {
+        let metrics = match evaluator.evaluate(&unrolled.scenario, &Bar::default()) {
             Evaluation::Measured(metrics) => metrics,
             Evaluation::Infeasible(_) => return Ok(None),
             other => return Err(format!("{other:?}").into()),

@@ -21,11 +21,11 @@ impl ProgressOnTerminal {
 
     fn count(&mut self, outcome: Outcome, score: Option<f64>) {
         self.tally.count(outcome);
+        self.bar.inc(u64::from(matches!(outcome, Outcome::Feasible | Outcome::Screened)));
         if outcome == Outcome::Feasible {
-            self.bar.inc(1);
             self.best = self.best.into_iter().chain(score).reduce(f64::max);
         }
-        let rejected = self.tally.total() - self.tally.feasible - self.tally.cache_hit;
+        let rejected = self.tally.infeasible + self.tally.failed + self.tally.unsupported;
         let best = self.best.map(|best| format!(", best score {best:.6}")).unwrap_or_default();
         self.bar.set_message(format!("{} feasible, {rejected} not{best}", self.tally.feasible));
     }

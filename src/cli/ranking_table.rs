@@ -50,6 +50,10 @@ pub(super) fn search_table(result: &SearchResult) -> String {
         StudyEnd::Exhausted | StudyEnd::RoundsDone | StudyEnd::Diverged { .. } => None,
     }));
     lines.extend(result.load_predictors.as_ref().map(load_predictors));
+    lines.extend(result.screenings.iter().map(|screening| {
+        let mode = setting(&serde_json::to_value(screening.deployment_mode).unwrap_or_default());
+        format!("screened: {} {mode} candidates on {}", screening.candidates, screening.portion)
+    }));
     let left_out = result.skipped.iter().filter(|skip| skip.shape.is_none());
     lines.extend(left_out.map(|skip| format!("left out: {skip}")));
     if !result.reproducible && !result.was_interrupted() {
@@ -241,8 +245,12 @@ fn tally(result: &SearchResult) -> String {
         (true, true) => "; every point was evaluated: the front is that of the whole space",
         (false, _) => "",
     };
+    let screened = match tally.screened {
+        0 => String::new(),
+        count => format!(", {count} screened"),
+    };
     format!(
-        "{} of {} trials feasible, {} infeasible, {} failed, {} unsupported; {} repeated an earlier one{certified}",
+        "{} of {} trials feasible, {} infeasible, {} failed, {} unsupported{screened}; {} repeated an earlier one{certified}",
         tally.feasible,
         tally.attempts() + tally.unsupported,
         tally.infeasible,

@@ -15,7 +15,7 @@ use super::search::{self, ALL, Past, TRIALS};
 use crate::config::scenario::Scenario;
 use crate::registry::Registry;
 use crate::report::files::write_json;
-use crate::search::{Evaluation, Evaluator, Forecasts, Journal, Plan, Shard};
+use crate::search::{Bar, Evaluation, Evaluator, Forecasts, Journal, Plan, Shard};
 
 /// The files of a part beside its journal.
 const CONFIG: &str = "config.yaml";
@@ -97,7 +97,7 @@ struct Recorded {
 }
 
 impl Evaluator for Recorded {
-    fn evaluate(&self, _scenario: &Scenario) -> Evaluation {
+    fn evaluate(&self, _scenario: &Scenario, _bar: &Bar) -> Evaluation {
         Evaluation::Failed("replay failed: it is in none of the parts".into())
     }
 

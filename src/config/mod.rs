@@ -43,7 +43,6 @@ use tree::{Node, Span};
 
 /// A validated configuration.
 #[derive(Clone, Debug, PartialEq)]
-#[expect(clippy::large_enum_variant, reason = "a run has one document, and it is taken apart at once")]
 pub enum Document {
     /// What `spica search` runs: recognised by its key `search_space`.
     Search(SmartSearchConfig),

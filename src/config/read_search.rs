@@ -13,8 +13,8 @@ use super::scenario::{
     DeploymentMode, EngineOptions, KvTransfer, ProfileConfig, RooflineConfig, Sla, TimingConfig,
 };
 use super::search::{
-    Fidelity, OptimizationGoal, OptimizationTarget, ParallelConfig, SearchSpace, Shape, SmartSearchConfig,
-    SweepConfig,
+    Fidelity, OptimizationGoal, OptimizationTarget, ParallelConfig, SearchSpace, SearchWorkload, Shape,
+    SmartSearchConfig, SweepConfig,
 };
 use super::value::{Value, name_of};
 
@@ -25,7 +25,9 @@ pub(super) fn search(root: &Section<'_>) -> Option<SmartSearchConfig> {
     // With a target that cannot be read there is no telling whether a range was right: it may stand.
     let pareto = goal.as_ref().is_none_or(|goal| goal.target == OptimizationTarget::Pareto);
     let workload = root.section("workload", |section| search_workload(section, pareto)).required().flatten();
-    let sweep = root.section("sweep", sweep).or_else(SweepConfig::default);
+    // A workload that cannot be read may have been a trace.
+    let has_rows = workload.as_ref().is_none_or(SearchWorkload::is_trace_based);
+    let sweep = root.section("sweep", |section| sweep(section, has_rows)).or_else(SweepConfig::default);
     let facts = root.section("facts", facts).or_else(FactFiles::default);
     Some(SmartSearchConfig { search_space: search_space?, workload: workload?, goal: goal?, sweep, facts })
 }
@@ -366,7 +368,7 @@ fn check_bounds(section: &Section<'_>, goal: &OptimizationGoal) {
     }
 }
 
-fn sweep(section: &Section<'_>) -> SweepConfig {
+fn sweep(section: &Section<'_>, has_rows: bool) -> SweepConfig {
     let mut sweep = SweepConfig::default();
     section.integer("max_rounds", 1..=u32::MAX).set(&mut sweep.max_rounds);
     section.integer("parallel_evals", 1..=65_536_u32).set(&mut sweep.parallel_evals);
@@ -378,12 +380,33 @@ fn sweep(section: &Section<'_>) -> SweepConfig {
     sweep.max_eval_passes = section.integer("max_eval_passes", 1..=u64::MAX).optional();
     section.read("sampler", |value| value.policy(None)).set(&mut sweep.sampler);
     section.boolean("exhaustive").set(&mut sweep.exhaustive);
-    sweep.fidelity = section.section("fidelity", fidelity).optional().flatten();
+    sweep.fidelity = section.section("fidelity", |section| fidelity(section, has_rows)).optional();
     sweep
 }
 
-fn fidelity(section: &Section<'_>) -> Option<Fidelity> {
-    let rounds = section.integer("rounds", 1..=u32::MAX).required();
-    let request_fraction = section.float("request_fraction", Limit::ProperShare).required();
-    Some(Fidelity { rounds: rounds?, request_fraction: request_fraction? })
+fn fidelity(section: &Section<'_>, has_rows: bool) -> Fidelity {
+    let mut fidelity = Fidelity::default();
+    section.read("rows", |value| value.list(|entry| entry.integer(1..=u32::MAX))).set(&mut fidelity.rows);
+    section
+        .read("fractions", |value| value.list(|entry| entry.float(Limit::ProperShare)))
+        .set(&mut fidelity.fractions);
+    section.float("keep", Limit::ProperShare).set(&mut fidelity.keep);
+    if !has_rows && section.has("rows") && !section.has("fractions") {
+        section.problem("rows", "counts the rows of a trace, and there is none; write `fractions`");
+    }
+    let ascending = "has to be ascending: every portion greater than the one before";
+    if !fidelity.rows.is_sorted_by(|left, right| left < right) {
+        section.problem("rows", ascending);
+    }
+    if !fidelity.fractions.is_sorted_by(|left, right| left < right) {
+        section.problem("fractions", ascending);
+    }
+    match (section.has("rows"), section.has("fractions")) {
+        (true, true) => section.own_problem("takes `rows` or `fractions`, not both"),
+        (false, false) => {
+            section.own_problem("needs the portions: `rows: [500, 2000]` or `fractions: [0.1, 0.3]`");
+        }
+        _ => {}
+    }
+    fidelity
 }

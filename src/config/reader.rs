@@ -113,7 +113,10 @@ impl<'a> Section<'a> {
     /// The value of a key as it is, null included.
     pub(super) fn value(&self, key: &'static str) -> Option<Value<'a>> {
         self.reader.note(&join(&self.path, key));
-        self.known.borrow_mut().push(key);
+        let mut known = self.known.borrow_mut();
+        if !known.contains(&key) {
+            known.push(key);
+        }
         let entry = self.entries.iter().find(|entry| entry.key == key)?;
         Some(Value::new(self.reader, &entry.value, join(&self.path, key)))
     }

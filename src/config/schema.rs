@@ -185,6 +185,25 @@ pub(super) fn sweep(schema: &mut Schema) {
     drop_defaults(schema, &["candidates_per_round"]);
 }
 
+/// Exactly one kind of portions.
+pub(super) fn fidelity(schema: &mut Schema) {
+    let one_of = [json_schema!({"required": ["rows"]}), json_schema!({"required": ["fractions"]})];
+    schema.insert("required".to_owned(), Vec::<String>::new().into());
+    schema.insert("oneOf".to_owned(), one_of.into_iter().map(Json::from).collect());
+    for key in ["rows", "fractions"] {
+        let Some(property) = properties(schema).and_then(|all| all.get_mut(key)?.as_object_mut()) else {
+            continue;
+        };
+        property.insert("minItems".to_owned(), 1.into());
+        if let Some(items) = property.get_mut("items").and_then(Json::as_object_mut)
+            && key == "fractions"
+        {
+            items.insert("exclusiveMinimum".to_owned(), 0.into());
+            items.insert("exclusiveMaximum".to_owned(), 1.into());
+        }
+    }
+}
+
 /// Names are required, lists are not empty, and plain lists take the entries of their default only.
 pub(super) fn search_space(schema: &mut Schema) {
     let names = ["model_name", "hardware_sku"];

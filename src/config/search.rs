@@ -376,7 +376,7 @@ pub struct SweepConfig {
     pub sampler: PolicyConfig,
     /// Evaluate every point instead.
     pub exhaustive: bool,
-    /// Cheap first rounds.
+    /// Looks at portions of the workload first.
     pub fidelity: Option<Fidelity>,
 }
 
@@ -399,14 +399,25 @@ impl Default for SweepConfig {
 /// The sampler of a search that names none.
 pub const DEFAULT_SAMPLER: &str = "gp_ucb_pe";
 
-/// The first rounds look at a part of the workload only.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
-#[schemars(deny_unknown_fields)]
+/// Successive halving: every candidate is replayed on a small portion of the workload, the best of them on a greater one, and
+/// the best of those on all of it. Only these last are ranked. Either `rows` or `fractions`.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields, default, transform = schema::fidelity)]
 pub struct Fidelity {
-    /// How many rounds.
-    #[schemars(range(min = 1))]
-    pub rounds: u32,
-    /// Share of the requests that they replay, above 0 and below 1.
+    /// The portions as rows of a trace from its start, ascending.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(inner(range(min = 1)))]
+    pub rows: Vec<u32>,
+    /// The portions as shares of the requests from the first on, ascending.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub fractions: Vec<f64>,
+    /// Share of the candidates that go on from each portion, rounded up.
     #[schemars(extend("exclusiveMinimum" = 0.0, "exclusiveMaximum" = 1.0))]
-    pub request_fraction: f64,
+    pub keep: f64,
+}
+
+impl Default for Fidelity {
+    fn default() -> Self {
+        Self { rows: Vec::new(), fractions: Vec::new(), keep: 0.25 }
+    }
 }

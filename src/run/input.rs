@@ -1,5 +1,6 @@
 //! Files that runs read.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -9,7 +10,7 @@ use super::RunError;
 use crate::config::scenario::{WorkloadConfig, WorkloadSource};
 use crate::config::{self, Document, Override};
 use crate::model::Catalogue;
-use crate::search::{Plan, Requests};
+use crate::search::{Branch, Plan, Portion, Prepared, Requests};
 use crate::serving::Traffic;
 use crate::workload::{self, Loaded, Warning};
 
@@ -87,16 +88,27 @@ pub(crate) fn load_workload(config: &WorkloadConfig, block_size: u32) -> Result<
 /// The requests of a search, and what their owner should know about them; those of a load that depends on the candidate are
 /// made when it is known.
 pub(crate) fn load_requests(plan: &Plan) -> Result<(Requests, Vec<Warning>), RunError> {
-    let Some(workload) = plan.config.workload.of_trial(None) else {
+    let Some(whole) = plan.config.workload.of_trial(None) else {
         return Ok((Requests::Generated, Vec::new()));
     };
-    let (mut prepared, mut warnings): (Vec<Traffic>, Vec<Warning>) = (Vec::new(), Vec::new());
-    for branch in &plan.branches {
-        let block_size = branch.block_size();
-        if !prepared.iter().any(|traffic| traffic.block_size() == block_size) {
-            let loaded = load_workload(&workload, block_size)?;
-            prepared.push(Traffic::new(Arc::new(loaded.workload), block_size));
+    let block_sizes: BTreeSet<u32> = plan.branches.iter().map(Branch::block_size).collect();
+    let (mut prepared, mut warnings) = (Vec::new(), Vec::new());
+    let prepare = |workload: &WorkloadConfig, prepared: &mut Vec<Prepared>| -> Result<_, RunError> {
+        let mut warnings = Vec::new();
+        for &block_size in &block_sizes {
+            let loaded = load_workload(workload, block_size)?;
+            let traffic = Traffic::new(Arc::new(loaded.workload), block_size);
+            prepared.push(Prepared { workload: workload.clone(), traffic });
             warnings.extend(loaded.warnings);
+        }
+        Ok(warnings)
+    };
+    warnings.extend(prepare(&whole, &mut prepared)?);
+    if let Some(fidelity) = &plan.config.sweep.fidelity {
+        let portions = Portion::all(fidelity, Requests::trace_rows(&prepared));
+        for portion in portions.map_err(|refusal| RunError::Input(refusal.to_string()))? {
+            // What is wrong with a portion has been said of the whole.
+            prepare(&portion.of(whole.clone()), &mut prepared)?;
         }
     }
     Ok((Requests::Shared(prepared), warnings))

@@ -164,8 +164,7 @@ pub(crate) fn evaluator(
     let sweep = &plan.config.sweep;
     let evaluator = ReplayEvaluator::new(requests, registry, sweep.max_eval_seconds, Arc::clone(interrupt))
         .map_err(|error| RunError::Failed(error.to_string()))?;
-    let evaluator = evaluator.with_pass_limit(sweep.max_eval_passes);
-    Ok(Arc::new(evaluator.with_min_attainment(plan.config.goal.min_attainment)))
+    Ok(Arc::new(evaluator.with_pass_limit(sweep.max_eval_passes)))
 }
 
 /// A replay to be run.

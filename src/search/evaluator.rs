@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::journal::Hash;
 use super::trial::Evaluation;
 use super::watchdog::Watchdog;
-use crate::config::scenario::Scenario;
+use crate::config::scenario::{Scenario, WorkloadConfig, WorkloadSource};
 use crate::registry::Registry;
 use crate::report::Summary;
 use crate::serving::recorder::{AttainmentBar, EarlyEnd};
@@ -19,10 +19,16 @@ use crate::workload::{self, Workload};
 
 /// Scores the scenarios of a search, from many threads at a time.
 ///
-/// An answer may depend on nothing but the scenario. Any function from a scenario to an [`Evaluation`] is an evaluator.
+/// An answer may depend on nothing but the scenario and the bar. Any function from a scenario to an [`Evaluation`] is an
+/// evaluator.
 pub trait Evaluator: Send + Sync {
-    /// Evaluates one candidate.
-    fn evaluate(&self, scenario: &Scenario) -> Evaluation;
+    /// Evaluates one candidate, or ends as soon as it is certain that it does not clear the bar.
+    fn evaluate(&self, scenario: &Scenario, bar: &Bar) -> Evaluation;
+
+    /// Rows of the trace that is replayed, if it is one.
+    fn trace_rows(&self) -> Option<u32> {
+        None
+    }
 
     /// A hash of everything beside the scenario that its answers depend on, to tell whether the answers of an earlier run
     /// still hold.
@@ -31,8 +37,15 @@ pub trait Evaluator: Send + Sync {
     }
 }
 
+/// What a candidate has to reach for its replay to be worth its end.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Bar {
+    /// Share of all requests that have to meet their bounds.
+    pub min_attainment: Option<f64>,
+}
+
 impl<F: Fn(&Scenario) -> Evaluation + Send + Sync> Evaluator for F {
-    fn evaluate(&self, scenario: &Scenario) -> Evaluation {
+    fn evaluate(&self, scenario: &Scenario, _bar: &Bar) -> Evaluation {
         self(scenario)
     }
 }
@@ -40,10 +53,20 @@ impl<F: Fn(&Scenario) -> Evaluation + Send + Sync> Evaluator for F {
 /// The requests that candidates are replayed with.
 #[derive(Debug)]
 pub enum Requests {
-    /// The same for all candidates, prepared for each block size that their engines have.
-    Shared(Vec<Traffic>),
+    /// The same for all candidates: all of them or a portion, prepared for each block size that engines have; all of them
+    /// first.
+    Shared(Vec<Prepared>),
     /// Generated for each candidate: how many they are depends on the room that it has.
     Generated,
+}
+
+/// Requests that are ready to be replayed.
+#[derive(Debug)]
+pub struct Prepared {
+    /// Where they come from.
+    pub workload: WorkloadConfig,
+    /// They themselves.
+    pub traffic: Traffic,
 }
 
 impl Requests {
@@ -58,20 +81,33 @@ impl Requests {
     fn fingerprint(&self) -> u64 {
         let Self::Shared(prepared) = self else { return 0 };
         let mut hash = Hash::default();
-        if let Some(traffic) = prepared.first() {
-            let workload = traffic.workload();
+        if let Some(prepared) = prepared.first() {
+            let workload = prepared.traffic.workload();
             write!(hash, "{:?} {:?} {:?}", workload.requests, workload.chunk_ids, workload.concurrency)
                 .expect("hashing cannot fail");
         }
         hash.digest()
     }
 
+    /// Rows of the trace that was prepared, if it is one.
+    pub(crate) fn trace_rows(prepared: &[Prepared]) -> Option<u32> {
+        let all = prepared.first()?;
+        let is_trace = matches!(all.workload.source, WorkloadSource::Trace { .. });
+        is_trace.then(|| u32::try_from(all.traffic.workload().input.read).unwrap_or(u32::MAX))
+    }
+
     fn traffic(&self, scenario: &Scenario) -> Result<Traffic, ReplayError> {
         let block_size = scenario.deployment.block_size();
         match self {
             Self::Shared(prepared) => {
-                let traffic = prepared.iter().find(|traffic| traffic.block_size() == block_size);
-                Ok(traffic.expect("traffic is prepared for all block sizes of a search").clone())
+                let suits = |one: &&Prepared| {
+                    one.traffic.block_size() == block_size && one.workload == scenario.workload
+                };
+                let prepared = prepared.iter().find(suits);
+                Ok(prepared
+                    .expect("requests are prepared for all block sizes and portions of a search")
+                    .traffic
+                    .clone())
             }
             Self::Generated => {
                 let loaded = workload::load(&scenario.workload, None, block_size)
@@ -90,7 +126,6 @@ pub struct ReplayEvaluator {
     interrupt: Arc<AtomicBool>,
     limit: Option<(f64, Watchdog)>,
     max_passes: Option<u64>,
-    min_attainment: Option<f64>,
 }
 
 impl ReplayEvaluator {
@@ -109,14 +144,7 @@ impl ReplayEvaluator {
             let limit = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
             Watchdog::start(limit, Arc::clone(&interrupt)).map(|watchdog| (seconds, watchdog))
         });
-        Ok(Self {
-            requests,
-            registry,
-            interrupt,
-            limit: limit.transpose()?,
-            max_passes: None,
-            min_attainment: None,
-        })
+        Ok(Self { requests, registry, interrupt, limit: limit.transpose()?, max_passes: None })
     }
 
     /// The same, each candidate for at most so many passes of all its workers together.
@@ -125,27 +153,25 @@ impl ReplayEvaluator {
         Self { max_passes, ..self }
     }
 
-    /// The same, a replay being ended as infeasible as soon as too many requests have missed their bounds for this share of
-    /// all to meet them.
-    #[must_use]
-    pub fn with_min_attainment(self, min_attainment: Option<f64>) -> Self {
-        Self { min_attainment, ..self }
-    }
-
-    fn reason(&self, end: EarlyEnd) -> String {
+    fn reason(&self, end: EarlyEnd, bar: &Bar) -> String {
         match end {
             EarlyEnd::OutOfPasses => {
                 format!("exceed passes: replay > {} passes", self.max_passes.unwrap_or_default())
             }
             EarlyEnd::Hopeless { missed } => format!(
                 "attainment cannot reach goal.min_attainment {}: {missed} requests have missed a bound",
-                self.min_attainment.unwrap_or_default()
+                bar.min_attainment.unwrap_or_default()
             ),
         }
     }
 
-    fn replay(&self, scenario: &Scenario, interrupt: &Arc<AtomicBool>) -> Result<Evaluation, ReplayError> {
-        let bar = scenario.sla.zip(self.min_attainment).map(|(sla, minimum)| AttainmentBar { sla, minimum });
+    fn replay(
+        &self,
+        scenario: &Scenario,
+        bar: &Bar,
+        interrupt: &Arc<AtomicBool>,
+    ) -> Result<Evaluation, ReplayError> {
+        let bar = scenario.sla.zip(bar.min_attainment).map(|(sla, minimum)| AttainmentBar { sla, minimum });
         let limits = ReplayLimits {
             interrupt: Some(Arc::clone(interrupt)),
             max_passes: self.max_passes,
@@ -163,10 +189,17 @@ impl Evaluator for ReplayEvaluator {
         self.requests.fingerprint()
     }
 
-    fn evaluate(&self, scenario: &Scenario) -> Evaluation {
+    fn trace_rows(&self) -> Option<u32> {
+        match &self.requests {
+            Requests::Shared(prepared) => Requests::trace_rows(prepared),
+            Requests::Generated => None,
+        }
+    }
+
+    fn evaluate(&self, scenario: &Scenario, bar: &Bar) -> Evaluation {
         let result = match &self.limit {
-            Some((_, watchdog)) => self.replay(scenario, watchdog.watch().flag()),
-            None => self.replay(scenario, &self.interrupt),
+            Some((_, watchdog)) => self.replay(scenario, bar, watchdog.watch().flag()),
+            None => self.replay(scenario, bar, &self.interrupt),
         };
         let told_to_stop = self.interrupt.load(Ordering::Relaxed);
         match (result, &self.limit) {
@@ -174,7 +207,7 @@ impl Evaluator for ReplayEvaluator {
             (Err(ReplayError::Refused(reason)), _) => {
                 Evaluation::Failed(format!("candidate build failed: {reason}"))
             }
-            (Err(ReplayError::EndedEarly(end)), _) => Evaluation::Infeasible(self.reason(end)),
+            (Err(ReplayError::EndedEarly(end)), _) => Evaluation::Infeasible(self.reason(end, bar)),
             (Err(ReplayError::Interrupted), Some((seconds, _))) if !told_to_stop => {
                 Evaluation::Infeasible(format!("{TIMED_OUT}: replay > {seconds}s"))
             }

@@ -10,6 +10,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 use super::objective::Metrics;
 use super::trial::{Evaluation, Outcome};
+use crate::config::scenario::DeploymentMode;
 
 /// Trials that an earlier run of the same search has committed.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -26,6 +27,7 @@ pub struct Journal {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct PastTrial {
     trial: u32,
+    deployment_mode: DeploymentMode,
     evaluation: String,
     outcome: Outcome,
     reason: Option<String>,
@@ -69,6 +71,16 @@ impl Journal {
 }
 
 impl PastTrial {
+    /// Its number in the whole search.
+    pub(super) fn trial(&self) -> u32 {
+        self.trial
+    }
+
+    /// Its branch.
+    pub(super) fn mode(&self) -> DeploymentMode {
+        self.deployment_mode
+    }
+
     /// What became of the evaluation with this key; `None` if it was another one that this trial evaluated.
     pub(super) fn recall(&self, key: &str) -> Option<Evaluation> {
         if self.evaluation != key {
@@ -79,7 +91,7 @@ impl PastTrial {
             (Some(metrics), _) => Some(Evaluation::Measured(metrics.clone())),
             (None, Outcome::Infeasible) => Some(Evaluation::Infeasible(reason())),
             (None, Outcome::Failed) => Some(Evaluation::Failed(reason())),
-            (None, Outcome::Feasible | Outcome::Unsupported | Outcome::CacheHit) => None,
+            (None, Outcome::Feasible | Outcome::Unsupported | Outcome::CacheHit | Outcome::Screened) => None,
         }
     }
 
@@ -121,7 +133,9 @@ mod tests {
     use super::*;
 
     fn line(trial: u32, rest: &str) -> String {
-        format!("{{\"trial\": {trial}, \"evaluation\": \"k{trial}\", {rest}}}\n")
+        format!(
+            "{{\"trial\": {trial}, \"deployment_mode\": \"agg\", \"evaluation\": \"k{trial}\", {rest}}}\n"
+        )
     }
 
     fn feasible(trial: u32) -> String {

@@ -13,6 +13,7 @@ mod memory;
 mod objective;
 mod policy_filter;
 mod pool;
+mod portion;
 pub mod predictor_sweep;
 mod preflight;
 mod profile;
@@ -32,7 +33,7 @@ mod unroll;
 mod watchdog;
 
 pub use branch::{Branch, Plan};
-pub use evaluator::{Evaluator, ReplayEvaluator, Requests};
+pub use evaluator::{Bar, Evaluator, Prepared, ReplayEvaluator, Requests};
 pub use forecasts::Forecasts;
 pub use journal::{Journal, JournalError, PastTrial};
 pub use layout::{
@@ -40,6 +41,7 @@ pub use layout::{
 };
 pub use objective::{Direction, Metrics, direction, metric, objective_name, objective_value, score};
 pub use pool::Skipped;
+pub use portion::Portion;
 pub use projection::{Domain, LayoutDimension, Projection, StructuredPool, Wish};
 pub use ranking::{Candidate, frontier, rank};
 pub use refusal::Refusal;

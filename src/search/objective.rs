@@ -104,7 +104,7 @@ pub(super) enum Verdict {
     /// It counts.
     Feasible(Worth),
     /// It misses a bar that the goal sets.
-    Infeasible(String),
+    BelowBar(Worth, String),
     /// The replay lacks what the goal reads.
     Unscored(String),
 }
@@ -122,9 +122,8 @@ pub(super) fn judge(goal: &OptimizationGoal, metrics: &Metrics) -> Verdict {
         match metric(metrics, "attainment") {
             None => return Verdict::Unscored(lacking("attainment", metrics)),
             Some(attainment) if attainment < minimum => {
-                return Verdict::Infeasible(format!(
-                    "attainment {attainment} is below goal.min_attainment {minimum}"
-                ));
+                let reason = format!("attainment {attainment} is below goal.min_attainment {minimum}");
+                return Verdict::BelowBar(worth(goal, &values), reason);
             }
             Some(_) => {}
         }
@@ -228,6 +227,6 @@ mod tests {
         let metrics = metrics(&json!({"output_throughput_tok_s": 5.0, "attainment": 0.9}));
         assert_eq!(scored(OptimizationTarget::Throughput, Some(0.9), &metrics), 5.0);
         let below = judge(&goal(OptimizationTarget::Throughput, Some(0.95)), &metrics);
-        assert!(matches!(below, Verdict::Infeasible(reason) if reason.contains("0.95")));
+        assert!(matches!(below, Verdict::BelowBar(_, reason) if reason.contains("0.95")));
     }
 }

@@ -93,9 +93,6 @@ fn refuse_sweep(sweep: &SweepConfig, found: &mut Vec<Refusal>) {
     if let Some(message) = sampler::refusal(&sweep.sampler) {
         found.push(Refusal::new("sweep.sampler", message));
     }
-    if sweep.fidelity.is_some() {
-        found.push(Refusal::new("sweep.fidelity", "cheap first rounds are not built yet; leave it out"));
-    }
 }
 
 #[cfg(test)]
@@ -103,7 +100,7 @@ mod tests {
     use super::*;
     use crate::config::presets::{SCALING_POLICIES, ScalingPolicy};
     use crate::config::scenario::{Arrival, PolicyConfig};
-    use crate::config::search::{Fidelity, LoadShape, ParallelConfig};
+    use crate::config::search::{LoadShape, ParallelConfig};
     use crate::search::test_support::{config, plan, refusals};
 
     fn refused_keys(config: SmartSearchConfig) -> Vec<String> {
@@ -118,15 +115,9 @@ mod tests {
         // The goal has no use for scaling ahead of traffic.
         space.planner_scaling_policy = vec![ScalingPolicy::Builtin(SCALING_POLICIES[1].clone())];
         config.sweep.sampler = PolicyConfig::named("oracle");
-        config.sweep.fidelity = Some(Fidelity { rounds: 1, request_fraction: 0.5 });
         assert_eq!(
             refused_keys(config),
-            [
-                "search_space.num_g2_blocks",
-                "search_space.planner_scaling_policy",
-                "sweep.sampler",
-                "sweep.fidelity",
-            ]
+            ["search_space.num_g2_blocks", "search_space.planner_scaling_policy", "sweep.sampler",]
         );
     }
 

@@ -7,6 +7,7 @@ use super::branch::Plan;
 use super::evaluator::TIMED_OUT;
 use super::forecasts::Forecasts;
 use super::pool::Skipped;
+use super::portion::Portion;
 use super::ranking::{Candidate, frontier, rank};
 use super::study::{Standings, StudyEnd};
 use super::trial::{Outcome, Tally, TrialRecord};
@@ -38,6 +39,9 @@ pub struct SearchResult {
     pub candidates: Vec<Candidate>,
     /// The trials that do not count, in the order of suggestion; repetitions are left out.
     pub rejected: Vec<Rejected>,
+    /// How many candidates were replayed on which portion of the requests before the others.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub screenings: Vec<Screening>,
     /// Shapes of workers that were left out, and branches of which nothing was left, with the reasons.
     pub skipped: Vec<Skipped>,
     /// How each study ended.
@@ -66,6 +70,30 @@ impl Rejected {
     }
 }
 
+/// A first look at candidates of a branch.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Screening {
+    /// The branch.
+    pub deployment_mode: DeploymentMode,
+    /// What was replayed.
+    pub portion: Portion,
+    /// How many candidates.
+    pub candidates: u64,
+}
+
+impl Screening {
+    /// Counts a trial where it belongs.
+    pub(super) fn count(record: &TrialRecord, screenings: &mut Vec<Self>) {
+        let Some(portion) = record.portion else { return };
+        let deployment_mode = record.deployment_mode;
+        let same = |one: &&mut Self| (one.deployment_mode, one.portion) == (deployment_mode, portion);
+        match screenings.iter_mut().find(same) {
+            Some(one) => one.candidates += 1,
+            None => screenings.push(Self { deployment_mode, portion, candidates: 1 }),
+        }
+    }
+}
+
 /// How a study ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StudySummary {
@@ -79,7 +107,9 @@ pub struct StudySummary {
 
 impl SearchResult {
     pub(super) fn new(plan: &Plan, standings: Standings) -> Self {
-        let Standings { tally, candidates, rejected, studies, .. } = standings;
+        let Standings { tally, candidates, rejected, screenings, mut studies } = standings;
+        // The first to end is not always the same.
+        studies.sort_by_key(|study| plan.branches.iter().position(|branch| branch.mode == study.mode));
         let all_covered =
             studies.len() == plan.branches.len() && studies.iter().all(|study| study.covers_all_points);
         // What the clock cut off was not evaluated, and another run may cut off something else.
@@ -97,6 +127,7 @@ impl SearchResult {
                 rank(candidates)
             },
             rejected,
+            screenings,
             skipped: plan.skipped.clone(),
             studies,
         }

@@ -37,6 +37,10 @@ impl Plan {
     /// When its suggestions depend on results.
     pub fn trials_of(&self, shard: Shard) -> Result<Vec<Range<u64>>, Refusal> {
         let sweep = &self.config.sweep;
+        if sweep.fidelity.is_some() {
+            let message = "which candidates go on depends on the results of all, so the search cannot be split; leave it out";
+            return Err(Refusal::new("sweep.fidelity", message));
+        }
         let schedules: Vec<Schedule> =
             self.branches.iter().map(|branch| Schedule::new(sweep, branch.space.size())).collect();
         let learns = LEARNING.contains(&sweep.sampler.policy.as_str());

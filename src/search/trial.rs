@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use super::objective::Metrics;
+use super::portion::Portion;
 use crate::config::scenario::{DeploymentMode, Scenario};
 use crate::report::record::TimingRecord;
 
@@ -35,6 +36,8 @@ pub enum Outcome {
     Failed,
     /// The engine does not support its layout.
     Unsupported,
+    /// It was replayed on a portion of the requests, to see whether it is worth a replay on all of them.
+    Screened,
     /// It repeats an earlier trial, of whatever outcome, and was not replayed again.
     CacheHit,
 }
@@ -52,6 +55,14 @@ pub struct Tally {
     pub unsupported: u64,
     /// Trials that repeat another.
     pub cache_hit: u64,
+    /// Trials that were replayed on a portion of the requests.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub screened: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 impl Tally {
@@ -63,6 +74,7 @@ impl Tally {
             Outcome::Failed => &mut self.failed,
             Outcome::Unsupported => &mut self.unsupported,
             Outcome::CacheHit => &mut self.cache_hit,
+            Outcome::Screened => &mut self.screened,
         };
         *counter += 1;
     }
@@ -74,7 +86,7 @@ impl Tally {
 
     /// Trials that were evaluated.
     pub fn attempts(&self) -> u64 {
-        self.feasible + self.infeasible + self.failed
+        self.feasible + self.infeasible + self.failed + self.screened
     }
 }
 
@@ -90,13 +102,16 @@ pub struct TrialRecord {
     pub deployment_mode: DeploymentMode,
     /// The round of its branch, from 1.
     pub round: u32,
+    /// The portion of the requests that was replayed; all of them if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub portion: Option<Portion>,
     /// What was evaluated: equal for equal scenarios and requests in the same version of the program.
     pub evaluation: String,
     /// How it ended.
     pub outcome: Outcome,
     /// The trial it repeats, for a [`Outcome::CacheHit`].
     pub repeats: Option<u32>,
-    /// Why it does not count.
+    /// Why it does not count, or falls short on a portion of the requests.
     pub reason: Option<String>,
     /// Its score, if it counts: higher is better, or the first objective of a Pareto goal as it is.
     pub score: Option<f64>,

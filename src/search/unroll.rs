@@ -7,6 +7,7 @@ use super::branch::{Branch, KV_ROUTER, ROUTER_MODE, router_value, value};
 use super::memory::{self, KvLoad};
 use super::policy_filter::PlannerTarget;
 use super::pool::Placement;
+use super::portion::Portion;
 use super::role::Role;
 use super::space::Point;
 use super::{layout, profile};
@@ -82,6 +83,11 @@ impl Branch {
     /// # Errors
     /// Why no candidate can be made of it: its memory has no room.
     pub fn unroll(&self, point: &Point) -> Result<Unrolled, Unservable> {
+        self.unroll_on(point, None)
+    }
+
+    /// Spells a point out, with a portion of the requests only if there is one.
+    pub(super) fn unroll_on(&self, point: &Point, portion: Option<Portion>) -> Result<Unrolled, Unservable> {
         let placement = self.placements[point.layout as usize];
         let used_gpus = layout::used_gpus(&placement.layout);
         let mut flat = self.flat(point, &placement);
@@ -92,7 +98,10 @@ impl Branch {
         match made {
             Ok((roles, load)) => {
                 self.put_load(&roles, load, &mut flat);
-                let scenario = self.scenario(point, &placement, &roles, load);
+                let mut scenario = self.scenario(point, &placement, &roles, load);
+                if let Some(portion) = portion {
+                    scenario.workload = portion.of(scenario.workload);
+                }
                 Ok(Unrolled { config: flat.0, used_gpus, scenario })
             }
             Err(reason) => Err(Unservable { config: flat.0, used_gpus, reason }),

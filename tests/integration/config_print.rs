@@ -60,7 +60,7 @@ fn searches_load_to_themselves() {
             SEARCH,
             vec![
                 "sweep={sampler: {policy: mine, x: 1}, exhaustive: true, max_eval_seconds: null, fidelity: \
-                       {rounds: 2, request_fraction: 0.1}}",
+                       {fractions: [0.1, 0.3], keep: 0.5}}",
             ],
         ),
         (trace, vec![]),

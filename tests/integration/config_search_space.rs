@@ -33,6 +33,13 @@ fn numbers_have_bounds() {
         ("sweep.random_seed", "-1", "0 or more"),
         ("sweep.random_seed", "1.5", "not a whole number"),
         ("sweep.fidelity", "3", "keys with values"),
+        ("sweep.fidelity", "{keep: 0.5}", "`rows: [500, 2000]` or `fractions: [0.1, 0.3]`"),
+        ("sweep.fidelity", "{rows: [5], fractions: [0.5]}", "not both"),
+        ("sweep.fidelity.rows", "[5]", "write `fractions`"),
+        ("sweep.fidelity.fractions", "[0.5, 0.5]", "ascending"),
+        ("sweep.fidelity.fractions[1]", "[0.5, 1]", "below 1"),
+        ("sweep.fidelity.fractions", "[]", "at least one"),
+        ("sweep.fidelity", "{fractions: [0.5], keep: 1}", "below 1"),
     ] {
         assert_refused(SEARCH, &[&format!("{path}={value}")], path, &[word]);
     }

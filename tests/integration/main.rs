@@ -35,6 +35,7 @@ mod routers;
 mod rust_paths;
 mod scenarios;
 mod search;
+mod search_runs;
 mod shared_folder;
 mod strict_timing;
 mod timeline;

@@ -3,15 +3,13 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
 
 use std::collections::BTreeSet;
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
 use super::cli_command::{Answer, Workplace};
 
 /// 109 routers, 3 rounds of 6.
-const ROUTERS: &str = "\
+pub(crate) const ROUTERS: &str = "\
 search_space:
   model_name: a/model
   hardware_sku: b200_sxm
@@ -33,31 +31,15 @@ sweep: {max_rounds: 3, candidates_per_round: 6}
 ";
 
 /// The same with one knob of three choices.
-fn three_points() -> String {
+pub(crate) fn three_points() -> String {
     ROUTERS.replace(
         "agg_max_num_seqs: [256]",
         "agg_max_num_seqs: [256, 512, 1024]\n  router_mode: [round_robin]",
     )
 }
 
-fn metric(candidate: &Value, name: &str) -> f64 {
+pub(crate) fn metric(candidate: &Value, name: &str) -> f64 {
     candidate["metrics"][name].as_f64().unwrap_or_else(|| panic!("{name} in {candidate}"))
-}
-
-#[test]
-fn any_number_of_threads_gives_the_same_files_and_the_same_output() {
-    let place = Workplace::with("search.yaml", ROUTERS);
-    let everything = |threads: &str| {
-        let arguments = ["search", "search.yaml", "--threads", threads, "--output-dir", "out"];
-        let table = place.run(&arguments).ending(0).stdout;
-        let files = ["out/candidates.json", "out/trials.jsonl", "out/best.yaml"].map(|name| place.read(name));
-        (table, files)
-    };
-    let alone = everything("1");
-    for threads in ["2", "8"] {
-        assert!(everything(threads) == alone, "{threads} threads gave another answer");
-    }
-    assert_eq!(place.files().len(), 4, "{:?}", place.files());
 }
 
 #[test]
@@ -254,49 +236,7 @@ fn loads_become_requests() {
     }
 }
 
-/// Every router with a workload that takes long enough to be interrupted.
-fn long_search(place: &Workplace) -> Command {
-    let mut command = place.command(&["search", "search.yaml", "--output-dir", "out", "--threads", "2"]);
-    command.args(["--set", "sweep.exhaustive=true", "--set", "workload.num_request_ratio=400"]);
-    command
-}
-
 #[cfg(unix)]
-#[test]
-fn an_interrupted_search_leaves_the_best_so_far() {
-    let place = Workplace::with("search.yaml", ROUTERS);
-    let mut search = long_search(&place);
-    let child = search.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let journal = place.path("out/trials.jsonl");
-    let started = Instant::now();
-    while std::fs::read_to_string(&journal).map_or(0, |text| text.lines().count()) < 3 {
-        assert!(started.elapsed() < Duration::from_secs(50), "no trials");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
-    assert!(kill.success());
-    let answer = Answer::from(child.wait_with_output().unwrap()).ending(130);
-    assert!(answer.stdout.contains("interrupted"), "{}", answer.stdout);
-    let result = place.read_json("out/candidates.json");
-    let candidates = result["candidates"].as_array().unwrap();
-    assert!((3..109).contains(&candidates.len()), "{}", candidates.len());
-    assert_eq!(place.read("out/trials.jsonl").lines().count(), candidates.len());
-    assert_eq!(result["certified_optimum"], false);
-    let report = place.run(&["replay", "out/best.yaml", "--format", "json"]).ending(0).json();
-    assert_eq!(report["summary"], candidates[0]["metrics"]);
-    assert_eq!(place.files().len(), 4, "{:?}", place.files());
-}
-
-#[test]
-fn a_replay_over_its_time_is_infeasible() {
-    let place = Workplace::with("search.yaml", &three_points());
-    let sets = ["--set", "sweep.max_eval_seconds=0.000001", "--set", "workload.num_request_ratio=4000"];
-    let arguments = [&["search", "search.yaml", "--format=json"][..], &sets].concat();
-    let result = place.run(&arguments).ending(1).json();
-    assert_eq!(result["tally"]["infeasible"], 3);
-    assert_eq!(result["rejected"][0]["reason"], "exceed runtime: replay > 0.000001s");
-}
-
 #[test]
 fn settings_without_effect_are_noted_unless_quiet() {
     let place = Workplace::with("search.yaml", &three_points());
@@ -309,6 +249,7 @@ fn settings_without_effect_are_noted_unless_quiet() {
 }
 
 /// A model of 405 billion parameters in two roles on one GPU: a valid question whose answer is that nothing fits.
+
 #[test]
 fn what_cannot_fit_is_an_answer_with_its_figures() {
     let place = Workplace::with("search.yaml", include_str!("../data/bad-inputs/20-nothing-can-fit.yaml"));
@@ -334,7 +275,7 @@ fn what_cannot_fit_is_an_answer_with_its_figures() {
 }
 
 /// All pairs of roles of a dense model on four GPUs.
-const TWO_ROLES: &str = "\
+pub(crate) const TWO_ROLES: &str = "\
 search_space:
   deployment_mode: [disagg]
   model_name: Qwen/Qwen3-32B
@@ -431,40 +372,6 @@ fn models_and_gpus_may_come_from_files() {
 }
 
 #[test]
-fn a_killed_search_goes_on_where_it_stopped() {
-    let place = Workplace::with("search.yaml", ROUTERS);
-    let everything = |folder: &str| {
-        ["candidates.json", "trials.jsonl", "best.yaml"].map(|name| place.read(&format!("{folder}/{name}")))
-    };
-    place.run(&["search", "search.yaml", "--output-dir", "whole"]).ending(0);
-    let whole = everything("whole");
-    for committed in [1, 7, 13] {
-        let arguments = ["search", "search.yaml", "--output-dir", "out", "--threads", "2"];
-        let mut search =
-            place.command(&arguments).stderr(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
-        let started = Instant::now();
-        let written = || {
-            let text = std::fs::read_to_string(place.path("out/trials.jsonl")).unwrap_or_default();
-            text.lines().count()
-        };
-        while written() < committed && started.elapsed() < Duration::from_mins(1) {
-            std::thread::sleep(Duration::from_millis(2));
-        }
-        // SIGKILL: nothing is tidied up.
-        search.kill().unwrap();
-        search.wait().unwrap();
-        let torn = place.read("out/trials.jsonl") + "{\"trial\": 9";
-        place.write("out/trials.jsonl", &torn);
-        let answer = place.run(&["search", "search.yaml", "--output-dir", "out", "--resume"]).ending(0);
-        assert!(answer.stderr.contains("resuming after"), "{}", answer.stderr);
-        assert!(answer.stderr.contains("the last line was cut off"), "{}", answer.stderr);
-        assert!(everything("out") == whole, "killed after {committed} trials: another answer");
-    }
-    let other = ["search", "search.yaml", "--output-dir", "out", "--resume", "--set", "workload.isl=601"];
-    place.run(&other).refusing(&["trial 1 of the journal is not"]);
-}
-
-#[test]
 fn a_frontier_is_printed_and_written() {
     let place = Workplace::with("search.yaml", &three_points());
     let pareto = [
@@ -497,88 +404,4 @@ fn a_frontier_is_printed_and_written() {
     assert!(csv.contains("kv_load_ratio"), "{csv}");
     assert!(!place.path("out/best.yaml").exists());
     assert_eq!(run(&["--format", "json"]).json(), result);
-}
-
-#[test]
-fn parts_of_a_search_come_together_as_the_whole() {
-    let place = Workplace::with("search.yaml", ROUTERS);
-    let every = ["--set", "sweep.exhaustive=true", "--set", "search_space.prefill_load_scale=[0.0, 4.0]"];
-    let whole = [&["search", "search.yaml", "--output-dir", "whole"], &every[..]].concat();
-    let table = place.run(&whole).ending(0).stdout;
-    let folders = ["part2", "part0", "part1"];
-    for folder in folders {
-        let index = &folder[4..];
-        let part = ["search", "shard", "search.yaml", "--index", index, "--of", "3", "--output-dir", folder];
-        let said = place.run(&[&part[..], &every].concat()).ending(0).stdout;
-        assert!(said.starts_with(&format!("part {index} of 3: ")), "{said}");
-    }
-    let merge = [&["search", "merge"], &folders[..], &["--output-dir", "merged"]].concat();
-    assert_eq!(place.run(&merge).ending(0).stdout, table);
-    for name in ["candidates.json", "trials.jsonl", "best.yaml"] {
-        assert!(place.read(&format!("merged/{name}")) == place.read(&format!("whole/{name}")), "{name}");
-    }
-
-    place.run(&["search", "merge", "part0", "part2"]).refusing(&["part 1 of 3 is missing"]);
-    place.run(&["search", "merge", "part0", "part2", "part0", "part1"]).refusing(&["same part, 0"]);
-    let journal = place.read("part1/trials.jsonl");
-    place.write("part1/trials.jsonl", journal.split_inclusive('\n').next().unwrap());
-    place.run(&merge).refusing(&["part1: part 1 has 1 of its", "--resume"]);
-    let again = ["search", "shard", "search.yaml", "--index", "1", "--of", "3", "--output-dir", "part1"];
-    place.run(&[&again[..], &every, &["--resume"]].concat()).ending(0);
-    assert_eq!(place.read("part1/trials.jsonl"), journal);
-    assert_eq!(place.run(&merge).ending(0).stdout, table);
-}
-
-#[test]
-fn searches_that_cannot_be_split_say_why() {
-    let place = Workplace::with("search.yaml", ROUTERS);
-    let part = |index: &str| {
-        place.run(&["search", "shard", "search.yaml", "--index", index, "--of", "2", "--output-dir", "out"])
-    };
-    part("0").refusing(&["sweep.sampler: `gp_ucb_pe` learns", "sweep.exhaustive: true"]);
-    part("2").refusing(&["--index 2 of --of 2: it is 0 to 1"]);
-    place.run(&["search", "merge", "nowhere"]).refusing(&["nowhere/shard.json", "cannot be read"]);
-    assert_eq!(place.files(), ["search.yaml"]);
-}
-
-#[test]
-fn a_limit_of_passes_is_the_same_on_every_machine() {
-    let place = Workplace::with("search.yaml", &three_points());
-    let search = |passes: &str, status| {
-        let set = format!("sweep.max_eval_passes={passes}");
-        place.run(&["search", "search.yaml", "--set", &set, "--format=json"]).ending(status).json()
-    };
-    let strict = search("5", 1);
-    assert_eq!((&strict["tally"]["infeasible"], &strict["reproducible"]), (&3.into(), &true.into()));
-    assert_eq!(strict["rejected"][0]["reason"], "exceed passes: replay > 5 passes");
-    let ample = search("1000000", 0);
-    assert_eq!(ample["tally"]["feasible"], 3);
-}
-
-#[test]
-fn a_replay_that_cannot_reach_the_bar_ends_early_and_changes_no_answer() {
-    let place = Workplace::with("search.yaml", ROUTERS);
-    let goal = |more: &str| format!("goal={{target: e2e_latency, sla: {{ttft_ms: 25, itl_ms: 12}}{more}}}");
-    let search = |goal: &str| {
-        let sweep = "sweep.exhaustive=true";
-        place.run(&["search", "search.yaml", "--set", goal, "--set", sweep, "--format=json"]).ending(0).json()
-    };
-    let all = search(&goal(""));
-    let all = all["candidates"].as_array().unwrap();
-    let mut attainments: Vec<f64> = all.iter().map(|one| metric(one, "attainment")).collect();
-    attainments.sort_by(f64::total_cmp);
-    let bar = attainments[attainments.len() / 2];
-    assert!(attainments[0] < bar && bar < 1.0, "{attainments:?}");
-    let clearing: Vec<&Value> = all.iter().filter(|one| metric(one, "attainment") >= bar).collect();
-    let barred = search(&goal(&format!(", min_attainment: {bar}")));
-    let found = barred["candidates"].as_array().unwrap();
-    let configs = |list: &[&Value]| list.iter().map(|one| one["config"].clone()).collect::<Vec<_>>();
-    assert_eq!(configs(&found.iter().collect::<Vec<_>>()), configs(&clearing));
-    let rejected = barred["rejected"].as_array().unwrap();
-    assert!(
-        rejected.iter().all(|one| one["reason"].as_str().unwrap().contains("attainment")),
-        "{rejected:?}"
-    );
-    let early = rejected.iter().filter(|one| one["reason"].as_str().unwrap().contains("have missed a bound"));
-    assert!(early.count() > 0, "{rejected:?}");
 }

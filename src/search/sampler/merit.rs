@@ -14,7 +14,7 @@ pub(in crate::search) fn dominates(left: &[f64], right: &[f64]) -> bool {
 
 /// The places of observations from best to worst: those that nothing dominates first, then those that only they dominate,
 /// and so on; within such a layer those that are good on more objectives first.
-pub(super) fn best_first(observations: &[&[f64]]) -> Vec<usize> {
+pub(in crate::search) fn best_first(observations: &[&[f64]]) -> Vec<usize> {
     let objectives = observations.first().map_or(0, |first| first.len());
     let ranks: Vec<f64> = (0..observations.len())
         .map(|place| {

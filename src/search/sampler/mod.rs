@@ -24,7 +24,7 @@ use crate::config::scenario::{DeploymentMode, PolicyConfig};
 /// Suggests the points that a study tries.
 ///
 /// A study calls it from one thread and in an order that depends on nothing but the configuration: every suggestion is
-/// observed once, in the order of the suggestions, before the next are asked for.
+/// observed once, in the order of the suggestions, but the last few may still be under way when the next are asked for.
 pub trait Sampler: Send {
     /// The next points to try: `count` of them, or fewer when no others are left.
     fn suggest(&mut self, count: usize) -> Vec<Point>;

@@ -1,6 +1,5 @@
 //! The actor that runs one study.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -8,8 +7,8 @@ use std::time::Duration;
 use actix::{Actor, ActorContext, AsyncContext, Context, Handler, Message, Recipient};
 
 use super::pool::{TrialJob, TrialPool};
-use super::rounds::{Job, Rounds, StudyEnd};
-use crate::config::scenario::DeploymentMode;
+use super::rounds::Rounds;
+use super::schedule::StudyEnd;
 use crate::search::trial::{Evaluation, TrialRecord};
 
 /// How often a study looks whether it has been told to stop.
@@ -23,23 +22,21 @@ pub(crate) struct TrialFinished {
     pub(crate) evaluation: Evaluation,
 }
 
-/// From a study to whoever listens.
-#[derive(Clone, Debug, Message)]
+/// From a study to the leaderboard.
+#[derive(Message)]
 #[rtype(result = "()")]
-pub enum StudyEvent {
-    /// It begins.
-    Started {
-        /// Its branch.
-        mode: DeploymentMode,
-        /// Candidates that it aims for.
-        aim: u64,
-    },
-    /// A trial has its final result; trials come in their order.
-    Committed(Arc<TrialRecord>),
+pub(crate) struct StudyReport {
+    /// Which of the studies.
+    pub(crate) study: usize,
+    pub(crate) news: News,
+}
+
+/// What a study has to tell.
+pub(crate) enum News {
+    /// A trial has its final result; trials come in their order and are numbered within the study.
+    Committed(Box<TrialRecord>),
     /// It is over.
     Ended {
-        /// Its branch.
-        mode: DeploymentMode,
         /// Why.
         end: StudyEnd,
         /// Whether every point of the branch has been evaluated.
@@ -47,57 +44,37 @@ pub enum StudyEvent {
     },
 }
 
-/// Runs the study of one branch: keeps the trial threads busy and commits what they find.
+/// Runs the study of one branch, on a thread of its own: keeps the trial threads busy and commits what they find.
 ///
-/// Receives [`TrialFinished`]; sends [`StudyEvent`] to its listeners and candidates to the [`TrialPool`]. It never blocks:
-/// what the pool has no room for waits in a queue of its own.
+/// Receives [`TrialFinished`]; sends [`StudyReport`] to the leaderboard and candidates to the [`TrialPool`]. While it thinks
+/// about its next suggestions, the trial threads go on with the last.
 pub(crate) struct StudyActor {
+    /// Its place among the studies.
+    pub(crate) study: usize,
     pub(crate) rounds: Rounds,
     pub(crate) pool: TrialPool,
     pub(crate) interrupt: Arc<AtomicBool>,
-    pub(crate) listeners: Vec<Recipient<StudyEvent>>,
-    /// Candidates that the pool has not taken yet.
-    pub(crate) waiting: VecDeque<Job>,
+    pub(crate) leaderboard: Recipient<StudyReport>,
 }
 
 impl StudyActor {
-    fn tell(&self, event: &StudyEvent) {
-        for listener in &self.listeners {
-            listener.do_send(event.clone());
-        }
+    fn tell(&self, news: News) {
+        self.leaderboard.do_send(StudyReport { study: self.study, news });
     }
 
     /// Goes as far as is possible without another evaluation.
     fn proceed(&mut self, context: &mut Context<Self>) {
-        loop {
-            for record in self.rounds.commit() {
-                self.tell(&StudyEvent::Committed(Arc::new(record)));
-            }
-            if let Some(end) = self.rounds.end() {
-                return self.conclude(end, context);
-            }
-            if self.rounds.is_waiting() {
-                return self.feed(context);
-            }
-            let jobs = self.rounds.ask();
-            self.waiting.extend(jobs);
+        let step = self.rounds.proceed();
+        for job in step.jobs {
+            self.pool.evaluate(TrialJob { job, reply_to: context.address().recipient() });
         }
-    }
-
-    fn feed(&mut self, context: &Context<Self>) {
-        while let Some(job) = self.waiting.pop_front() {
-            let offer = TrialJob { job, reply_to: context.address().recipient() };
-            if let Some(refused) = self.pool.offer(offer) {
-                return self.waiting.push_front(refused.job);
-            }
+        for record in step.records {
+            self.tell(News::Committed(Box::new(record)));
         }
-    }
-
-    fn conclude(&mut self, end: StudyEnd, context: &mut Context<Self>) {
-        let mode = self.rounds.branch().mode;
-        let covers_all_points = self.rounds.covers_all_points();
-        self.tell(&StudyEvent::Ended { mode, end, covers_all_points });
-        context.stop();
+        if let Some(end) = self.rounds.end() {
+            self.tell(News::Ended { end, covers_all_points: self.rounds.covers_all_points() });
+            context.stop();
+        }
     }
 }
 
@@ -105,7 +82,6 @@ impl Actor for StudyActor {
     type Context = Context<Self>;
 
     fn started(&mut self, context: &mut Self::Context) {
-        self.tell(&StudyEvent::Started { mode: self.rounds.branch().mode, aim: self.rounds.aim() });
         context.run_interval(INTERRUPT_CHECK, |study, context| {
             if study.interrupt.load(Ordering::Relaxed) {
                 study.rounds.interrupt();

@@ -1,24 +1,19 @@
 //! The actor that brings the studies together.
 
-use std::collections::VecDeque;
 use std::io::Write;
-use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
-use actix::{Actor, AsyncContext, Context, Handler, Recipient, System};
+use actix::{Actor, Context, Handler, Recipient, System};
 use crossbeam_channel::Sender;
 
 use super::SearchError;
-use super::actor::{StudyActor, StudyEvent};
-use super::pool::TrialPool;
-use super::rounds::{Rounds, Schedule, StudyEnd};
-use crate::search::branch::Branch;
-use crate::search::journal::PastTrial;
+use super::actor::{News, StudyReport};
+use super::merge::{Merge, Next};
+use super::progress::StudyEvent;
+use super::schedule::StudyEnd;
+use crate::config::scenario::DeploymentMode;
 use crate::search::ranking::Candidate;
-use crate::search::result::{Rejected, StudySummary};
-use crate::search::sampler::{self, Sampler};
-use crate::search::shard::Stretch;
+use crate::search::result::{Rejected, Screening, StudySummary};
 use crate::search::trial::{Outcome, Tally, TrialRecord};
 
 /// Everything that the studies of a search have committed.
@@ -27,17 +22,17 @@ pub(crate) struct Standings {
     pub(crate) tally: Tally,
     pub(crate) candidates: Vec<Candidate>,
     pub(crate) rejected: Vec<Rejected>,
+    pub(crate) screenings: Vec<Screening>,
     pub(crate) studies: Vec<StudySummary>,
-    trials: u32,
 }
 
 impl Standings {
     fn enter(&mut self, record: &TrialRecord) {
-        self.trials += 1;
         self.tally.count(record.outcome);
         match record.outcome {
             Outcome::CacheHit => {}
             Outcome::Feasible => self.candidates.extend(Candidate::of_trial(record)),
+            Outcome::Screened => Screening::count(record, &mut self.screenings),
             Outcome::Infeasible | Outcome::Failed | Outcome::Unsupported => {
                 self.rejected.push(Rejected::of_trial(record));
             }
@@ -45,60 +40,52 @@ impl Standings {
     }
 }
 
-/// Starts the studies one after another, in the order of their branches, writes the journal, merges what they commit,
-/// and hands it over when the last has ended.
+/// Merges what the studies commit, in an order that does not depend on which of them is faster, writes the journal, and
+/// hands everything over when the last study has ended.
 ///
-/// Receives [`StudyEvent`]; sends its [`Standings`] through a channel and stops the actor system.
+/// Receives [`StudyReport`]; sends its [`Standings`] through a channel and stops the actor system.
 pub(crate) struct Leaderboard {
-    /// The branches that are still to be studied, and which part of them if not the whole.
-    pub(crate) branches: VecDeque<(Branch, Option<Range<u64>>)>,
-    pub(crate) pool: TrialPool,
-    pub(crate) interrupt: Arc<AtomicBool>,
-    pub(crate) journal: Option<Box<dyn Write + Send>>,
+    modes: Vec<DeploymentMode>,
+    merge: Merge,
+    journal: Option<Box<dyn Write + Send>>,
     /// Trials that the journal holds already.
-    pub(crate) journalled: u32,
-    /// Trials that are known from earlier.
-    pub(crate) past: Arc<[PastTrial]>,
-    /// What evaluations depend on beside their scenarios.
-    pub(crate) requests: u64,
-    pub(crate) progress: Option<Recipient<StudyEvent>>,
-    pub(crate) standings: Standings,
-    pub(crate) result: Sender<Result<Standings, SearchError>>,
+    journalled: u32,
+    progress: Option<Recipient<StudyEvent>>,
+    standings: Standings,
+    result: Sender<Result<Standings, SearchError>>,
 }
 
 impl Leaderboard {
-    fn start_next_study(&mut self, context: &Context<Self>) {
-        let Some((branch, part)) = self.branches.pop_front() else {
-            let standings = std::mem::take(&mut self.standings);
-            return self.finish(Ok(standings));
-        };
-        let sweep = &branch.config.sweep;
-        let mut schedule = Schedule::new(sweep, branch.space.size());
-        let sampler: Box<dyn Sampler> = match (schedule, part) {
-            (_, Some(part)) => {
-                schedule = Schedule::Exhaustive { per_round: sweep.candidates_per_round };
-                Box::new(Stretch::of(&branch, &part))
-            }
-            (Schedule::Exhaustive { .. }, None) => sampler::create_grid(&branch.space),
-            (Schedule::Rounds { .. }, None) => {
-                let seed = sampler::branch_seed(sweep.random_seed, branch.mode);
-                let sampler = branch.sampler(&sweep.sampler.policy, seed);
-                sampler.expect("unknown samplers have been refused")
-            }
-        };
-        let listeners = [Some(context.address().recipient()), self.progress.clone()];
-        StudyActor {
-            rounds: Rounds::new(branch, sampler, schedule, self.standings.trials + 1)
-                .recalling(Arc::clone(&self.past), self.requests),
-            pool: self.pool.clone(),
-            interrupt: Arc::clone(&self.interrupt),
-            listeners: listeners.into_iter().flatten().collect(),
-            waiting: VecDeque::new(),
+    /// For studies of these branches.
+    pub(crate) fn new(modes: Vec<DeploymentMode>, result: Sender<Result<Standings, SearchError>>) -> Self {
+        Self {
+            merge: Merge::of(modes.len()),
+            modes,
+            journal: None,
+            journalled: 0,
+            progress: None,
+            standings: Standings::default(),
+            result,
         }
-        .start();
     }
 
-    fn record(&mut self, record: &TrialRecord) {
+    /// Writes a journal that holds so many trials already.
+    pub(crate) fn writing(self, journal: Option<Box<dyn Write + Send>>, journalled: u32) -> Self {
+        Self { journal, journalled, ..self }
+    }
+
+    /// Passes on what it hears.
+    pub(crate) fn telling(self, progress: Option<Recipient<StudyEvent>>) -> Self {
+        Self { progress, ..self }
+    }
+
+    fn tell(&self, event: StudyEvent) {
+        if let Some(progress) = &self.progress {
+            progress.do_send(event);
+        }
+    }
+
+    fn enter(&mut self, record: TrialRecord) {
         tracing::debug!(
             trial = record.trial,
             round = record.round,
@@ -107,10 +94,11 @@ impl Leaderboard {
             reason = record.reason,
             "trial committed"
         );
-        self.standings.enter(record);
-        if let Err(error) = self.write(record) {
+        self.standings.enter(&record);
+        if let Err(error) = self.write(&record) {
             self.finish(Err(SearchError::Journal(error)));
         }
+        self.tell(StudyEvent::Committed(Arc::new(record)));
     }
 
     fn write(&mut self, record: &TrialRecord) -> std::io::Result<()> {
@@ -124,6 +112,19 @@ impl Leaderboard {
         journal.flush()
     }
 
+    fn end_study(&mut self, study: usize, end: StudyEnd, covers_all_points: bool) {
+        let mode = self.modes[study];
+        tracing::info!(?mode, ?end, covers_all_points, "study ended");
+        match end {
+            StudyEnd::Diverged { trial } => return self.finish(Err(SearchError::Diverged { trial })),
+            // Without the trials that this study did not come to, what follows has another place in the journal.
+            StudyEnd::Interrupted => self.journal = None,
+            _ => {}
+        }
+        self.standings.studies.push(StudySummary { mode, end, covers_all_points });
+        self.tell(StudyEvent::Ended { mode, end, covers_all_points });
+    }
+
     fn finish(&self, result: Result<Standings, SearchError>) {
         // The channel holds one result: only the first counts.
         let _ = self.result.try_send(result);
@@ -133,29 +134,26 @@ impl Leaderboard {
 
 impl Actor for Leaderboard {
     type Context = Context<Self>;
-
-    fn started(&mut self, context: &mut Self::Context) {
-        self.start_next_study(context);
-    }
 }
 
-impl Handler<StudyEvent> for Leaderboard {
+impl Handler<StudyReport> for Leaderboard {
     type Result = ();
 
-    fn handle(&mut self, event: StudyEvent, context: &mut Self::Context) {
-        match event {
-            StudyEvent::Started { mode, aim } => tracing::info!(?mode, aim, "study started"),
-            StudyEvent::Committed(record) => self.record(&record),
-            StudyEvent::Ended { mode, end, covers_all_points } => {
-                tracing::info!(?mode, ?end, covers_all_points, trials = self.standings.trials, "study ended");
-                if let StudyEnd::Diverged { trial } = end {
-                    return self.finish(Err(SearchError::Diverged { trial }));
+    fn handle(&mut self, report: StudyReport, _context: &mut Self::Context) {
+        match report.news {
+            News::Committed(record) => self.merge.put(report.study, *record),
+            News::Ended { end, covers_all_points } => {
+                self.merge.end(report.study, end, covers_all_points);
+            }
+        }
+        while let Some(next) = self.merge.next() {
+            match next {
+                Next::Trial(record) => self.enter(*record),
+                Next::End { study, end, covers_all_points } => self.end_study(study, end, covers_all_points),
+                Next::Nothing => {
+                    let standings = std::mem::take(&mut self.standings);
+                    return self.finish(Ok(standings));
                 }
-                self.standings.studies.push(StudySummary { mode, end, covers_all_points });
-                if end == StudyEnd::Interrupted {
-                    self.branches.clear();
-                }
-                self.start_next_study(context);
             }
         }
     }

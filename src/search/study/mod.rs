@@ -2,17 +2,20 @@
 //! them.
 //!
 //! ```text
-//!   Leaderboard ──starts──▶ StudyActor ──candidates──▶ TrialPool (threads)
-//!        ▲                    │    ▲                        │
-//!        └─────StudyEvent─────┤    └─────TrialFinished──────┘
-//!   Progress ◀────────────────┘
+//!   Leaderboard ◀──StudyReport── StudyActor ──candidates──▶ TrialPool (threads)
+//!        │                       (one per branch)                │
+//!        └──StudyEvent──▶ Progress      ▲                        │
+//!                                       └─────TrialFinished──────┘
 //! ```
 
 mod actor;
 mod leaderboard;
+mod merge;
 mod pool;
 mod progress;
 mod rounds;
+mod schedule;
+mod screening;
 #[cfg(test)]
 mod tests;
 
@@ -22,25 +25,28 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use actix::{Actor, System};
+use actix::{Actor, Arbiter, System};
 use crossbeam_channel::bounded;
 
-pub use actor::StudyEvent;
+use actor::StudyActor;
 use leaderboard::Leaderboard;
 pub(super) use leaderboard::Standings;
 use pool::TrialPool;
 pub use pool::{TRIAL_THREAD_NAME, panic_message};
 use progress::Progress;
-pub use progress::Watcher;
-pub(super) use rounds::Schedule;
-pub use rounds::StudyEnd;
+pub use progress::{StudyEvent, Watcher};
+use rounds::Rounds;
+pub(super) use schedule::Schedule;
+pub use schedule::StudyEnd;
 
-use super::branch::Plan;
+use super::branch::{Branch, Plan};
 use super::evaluator::Evaluator;
 use super::journal::PastTrial;
+use super::portion::Portion;
 use super::refusal::Refusal;
 use super::result::SearchResult;
-use super::shard::Shard;
+use super::sampler::{self, Sampler};
+use super::shard::{Shard, Stretch};
 
 /// How a search is run; none of it changes the answer.
 pub struct Options {
@@ -79,6 +85,9 @@ pub enum SearchError {
     /// The search cannot be split.
     #[error("{0}")]
     Unsplittable(Refusal),
+    /// A portion of the requests is none.
+    #[error("{0}")]
+    Portions(Refusal),
     /// The machine gives no threads.
     #[error("cannot start the trial threads: {0}")]
     Threads(std::io::Error),
@@ -87,7 +96,7 @@ pub enum SearchError {
     NoResult,
 }
 
-/// Runs the studies of `plan` and ranks what they found.
+/// Runs the studies of `plan`, all at the same time, and ranks what they found.
 ///
 /// # Errors
 /// When the search itself cannot go on. A candidate that cannot be evaluated is a failed trial instead.
@@ -99,6 +108,49 @@ pub fn run(
     if plan.branches.is_empty() {
         return Ok(SearchResult::new(plan, Standings::default()));
     }
+    let studies = studies(plan, evaluator, &options)?;
+    // A study never has more candidates under way than make a round, however many threads there are.
+    let most = plan.config.sweep.candidates_per_round as usize * studies.len();
+    let pool =
+        TrialPool::start(options.threads.get().min(most), most, evaluator).map_err(SearchError::Threads)?;
+    let (sender, receiver) = bounded(1);
+    let system = System::new();
+    system.block_on(async {
+        let progress = options.watcher.map(|watcher| Progress { watcher }.start().recipient());
+        for (branch, (_, aim)) in plan.branches.iter().zip(&studies) {
+            tracing::info!(mode = ?branch.mode, aim, "study started");
+            if let Some(progress) = &progress {
+                progress.do_send(StudyEvent::Started { mode: branch.mode, aim: *aim });
+            }
+        }
+        let modes = plan.branches.iter().map(|branch| branch.mode).collect();
+        let leaderboard = Leaderboard::new(modes, sender)
+            .writing(options.journal, options.journalled)
+            .telling(progress)
+            .start();
+        for (study, (rounds, _)) in studies.into_iter().enumerate() {
+            let (pool, interrupt) = (pool.clone(), Arc::clone(&options.interrupt));
+            let leaderboard = leaderboard.clone().recipient();
+            StudyActor::start_in_arbiter(&Arbiter::new().handle(), move |_| StudyActor {
+                study,
+                rounds,
+                pool,
+                interrupt,
+                leaderboard,
+            });
+        }
+    });
+    system.run().map_err(SearchError::Threads)?;
+    let standings = receiver.try_recv().unwrap_or(Err(SearchError::NoResult))?;
+    Ok(SearchResult::new(plan, standings))
+}
+
+/// The study of each branch, and how many candidates it aims for.
+fn studies(
+    plan: &Plan,
+    evaluator: &Arc<dyn Evaluator>,
+    options: &Options,
+) -> Result<Vec<(Rounds, u64)>, SearchError> {
     let parts: Vec<Option<Range<u64>>> = match options.shard {
         None => vec![None; plan.branches.len()],
         Some(shard) => {
@@ -106,29 +158,39 @@ pub fn run(
             parts.into_iter().map(Some).collect()
         }
     };
-    // A round never has more candidates under way than this, however many threads there are.
-    let most = plan.config.sweep.candidates_per_round as usize;
-    let threads = options.threads.get().min(most.max(1));
-    let pool = TrialPool::start(threads, evaluator).map_err(SearchError::Threads)?;
-    let (sender, receiver) = bounded(1);
-    let system = System::new();
-    system.block_on(async {
-        let progress = options.watcher.map(|watcher| Progress { watcher }.start().recipient());
-        Leaderboard {
-            branches: plan.branches.iter().cloned().zip(parts).collect(),
-            pool,
-            interrupt: options.interrupt,
-            journal: options.journal,
-            past: options.past.into(),
-            journalled: options.journalled,
-            requests: evaluator.fingerprint(),
-            progress,
-            standings: Standings::default(),
-            result: sender,
-        }
-        .start();
+    let portions = plan.config.sweep.fidelity.as_ref().map(|fidelity| {
+        let portions = Portion::all(fidelity, evaluator.trace_rows());
+        portions.map(|portions| (portions, fidelity.keep)).map_err(SearchError::Portions)
     });
-    system.run().map_err(SearchError::Threads)?;
-    let standings = receiver.try_recv().unwrap_or(Err(SearchError::NoResult))?;
-    Ok(SearchResult::new(plan, standings))
+    let portions = portions.transpose()?;
+    let requests = evaluator.fingerprint();
+    let study = |(branch, part): (&Branch, Option<Range<u64>>)| {
+        let past = options.past.iter().filter(|trial| trial.mode() == branch.mode).cloned().collect();
+        let (sampler, schedule) = sampler(branch, part);
+        let aim = schedule.aim(branch.space.size());
+        let mut rounds = Rounds::new(branch.clone(), sampler, schedule).recalling(past, requests);
+        if let Some((portions, keep)) = &portions {
+            rounds = rounds.screening(portions.clone(), *keep);
+        }
+        (rounds, aim)
+    };
+    Ok(plan.branches.iter().zip(parts).map(study).collect())
+}
+
+/// What suggests the points of a branch or of a part of it, and for how long.
+fn sampler(branch: &Branch, part: Option<Range<u64>>) -> (Box<dyn Sampler>, Schedule) {
+    let sweep = &branch.config.sweep;
+    let schedule = Schedule::new(sweep, branch.space.size());
+    if let Some(part) = part {
+        let schedule = Schedule::Exhaustive { per_round: sweep.candidates_per_round };
+        return (Box::new(Stretch::of(branch, &part)), schedule);
+    }
+    let sampler = match schedule {
+        Schedule::Exhaustive { .. } => sampler::create_grid(&branch.space),
+        Schedule::Rounds { .. } => {
+            let seed = sampler::branch_seed(sweep.random_seed, branch.mode);
+            branch.sampler(&sweep.sampler.policy, seed).expect("unknown samplers have been refused")
+        }
+    };
+    (sampler, schedule)
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread;
 
 use actix::Recipient;
-use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
+use crossbeam_channel::{Receiver, Sender, bounded};
 
 use super::actor::TrialFinished;
 use super::rounds::Job;
@@ -29,10 +29,14 @@ pub(crate) struct TrialJob {
 }
 
 impl TrialPool {
-    /// Starts `threads` threads. They end when the pool and its clones are gone and their last candidate is done; nobody
+    /// Starts `threads` threads, before which so many candidates can wait. They end when the pool and its clones are gone and their last candidate is done; nobody
     /// waits for that, so that an interrupted search need not.
-    pub(crate) fn start(threads: usize, evaluator: &Arc<dyn Evaluator>) -> std::io::Result<Self> {
-        let (queue, jobs) = bounded(threads);
+    pub(crate) fn start(
+        threads: usize,
+        waiting: usize,
+        evaluator: &Arc<dyn Evaluator>,
+    ) -> std::io::Result<Self> {
+        let (queue, jobs) = bounded(waiting);
         for _ in 0..threads {
             let (jobs, evaluator) = (jobs.clone(), Arc::clone(evaluator));
             thread::Builder::new().name(TRIAL_THREAD_NAME.into()).spawn(move || work(&jobs, &*evaluator))?;
@@ -40,12 +44,10 @@ impl TrialPool {
         Ok(Self { queue })
     }
 
-    /// Hands a candidate to the next free thread, or gives it back when all are busy and enough are waiting.
-    pub(crate) fn offer(&self, job: TrialJob) -> Option<TrialJob> {
-        match self.queue.try_send(job) {
-            Ok(()) => None,
-            Err(TrySendError::Full(job) | TrySendError::Disconnected(job)) => Some(job),
-        }
+    /// Hands a candidate to the next free thread.
+    pub(crate) fn evaluate(&self, job: TrialJob) {
+        // Threads end with the pool, so one is there; and there is room for all candidates that may be under way.
+        let _ = self.queue.send(job);
     }
 }
 
@@ -58,7 +60,7 @@ fn work(jobs: &Receiver<TrialJob>, evaluator: &dyn Evaluator) {
 
 /// A panic is the fault of one candidate's replay and must not take the others with it.
 fn evaluate(evaluator: &dyn Evaluator, job: &Job) -> Evaluation {
-    catch_unwind(AssertUnwindSafe(|| evaluator.evaluate(&job.scenario))).unwrap_or_else(|payload| {
+    catch_unwind(AssertUnwindSafe(|| evaluator.evaluate(&job.scenario, &job.bar))).unwrap_or_else(|payload| {
         Evaluation::Failed(format!("replay failed: internal error: {}", panic_message(&*payload)))
     })
 }

@@ -1,86 +1,30 @@
-//! The rounds of one branch: ask the sampler, skip what was tried before, commit results in order, tell the sampler.
+//! The trials of one branch: ask the sampler, skip what was tried before, commit results in order, tell the sampler.
 //!
 //! This is the whole logic of a study and knows neither threads nor clocks: its course depends on the configuration and
-//! on the evaluations alone, in whatever order these come in.
+//! on the evaluations alone, in whatever order these come in. Suggestions come in chunks of half a round, of which two are
+//! under way at a time: the sampler is asked for the next chunk when it has been told of exactly the chunk before the last.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde_json::{Map, Value};
 
+use super::schedule::{Course, Demand, Schedule, StudyEnd};
+use super::screening::{Screened, Screening};
 use crate::config::scenario::Scenario;
-use crate::config::search::SweepConfig;
 use crate::search::branch::Branch;
+use crate::search::evaluator::Bar;
 use crate::search::journal::{PastTrial, evaluation_key};
 use crate::search::objective::{Metrics, Verdict, Worth, judge};
+use crate::search::portion::Portion;
 use crate::search::sampler::{Observation, Sampler};
 use crate::search::space::Point;
 use crate::search::trial::{Evaluation, Outcome, Timings, TrialRecord};
 use crate::serving;
 
-/// Suggestions that a round may use up for each candidate that it wants.
-const ATTEMPTS_PER_CANDIDATE: u32 = 11;
-
-/// How long a study goes on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Schedule {
-    /// Rounds of so many new candidates that count, until all rounds are done or one of them stalls.
-    Rounds {
-        /// Rounds at most.
-        max_rounds: u32,
-        /// New candidates that make a round.
-        per_round: u32,
-    },
-    /// Whatever the sampler suggests, so many at a time: every point once, or a part of them.
-    Exhaustive {
-        /// Points that make a round.
-        per_round: u32,
-    },
-}
-
-impl Schedule {
-    /// The schedule for a space of `points` points: exhaustive when that is asked for, or when it is no more effort than
-    /// the rounds would be.
-    pub(crate) fn new(sweep: &SweepConfig, points: u64) -> Self {
-        let rounds = Self::Rounds { max_rounds: sweep.max_rounds, per_round: sweep.candidates_per_round };
-        if sweep.exhaustive || points <= rounds.aim(points) {
-            Self::Exhaustive { per_round: sweep.candidates_per_round }
-        } else {
-            rounds
-        }
-    }
-
-    /// Candidates that it aims for in a space of `points` points.
-    pub(crate) fn aim(self, points: u64) -> u64 {
-        match self {
-            Self::Rounds { max_rounds, per_round } => u64::from(max_rounds) * u64::from(per_round),
-            Self::Exhaustive { .. } => points,
-        }
-    }
-}
-
-/// Why a study ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StudyEnd {
-    /// All rounds are done.
-    RoundsDone,
-    /// The sampler has nothing left to suggest.
-    Exhausted,
-    /// A round used up its suggestions before it had enough new candidates.
-    Stalled {
-        /// New candidates of that round.
-        found: u32,
-        /// New candidates that it wanted.
-        wanted: u32,
-    },
-    /// It was told to stop.
-    Interrupted,
-    /// The journal of an earlier run has another evaluation in the place of this trial.
-    Diverged {
-        /// Number of the trial in the whole search.
-        trial: u32,
-    },
-}
+/// Chunks of suggestions that are under way at a time.
+const CHUNKS: usize = 2;
 
 /// A candidate to evaluate.
 #[derive(Clone, Debug)]
@@ -89,37 +33,38 @@ pub(crate) struct Job {
     pub(crate) trial: usize,
     /// The candidate.
     pub(crate) scenario: Arc<Scenario>,
+    /// What it has to reach.
+    pub(crate) bar: Bar,
 }
 
 /// The state of one study.
 pub(crate) struct Rounds {
     branch: Branch,
     sampler: Box<dyn Sampler>,
-    schedule: Schedule,
-    /// Number of the study's first trial in the whole search.
-    first_trial: u32,
+    course: Course,
+    screening: Screening,
+    /// Rounds of the stages that are over.
+    done_before: u32,
     trials: Vec<Trial>,
     /// Trials before this one are committed.
     committed: usize,
+    /// For each chunk that is under way, the number of trials at its end.
+    chunks: VecDeque<usize>,
     /// The first trial of each evaluation.
     first_by_key: FxHashMap<String, usize>,
     points: FxHashSet<Point>,
-    /// Trials of the whole search that an earlier run has committed.
-    past: Arc<[PastTrial]>,
+    /// Trials of this branch that an earlier run has committed.
+    past: Vec<PastTrial>,
     /// What the evaluations depend on beside their scenarios.
     requests: u64,
     /// What prices each layout.
     timings: FxHashMap<u32, Timings>,
     any_failed: bool,
-    round: u32,
-    found_in_round: u32,
-    asked_in_round: u32,
     end: Option<StudyEnd>,
 }
 
 struct Trial {
     point: Point,
-    round: u32,
     used_gpus: u32,
     config: Map<String, Value>,
     timing: Timings,
@@ -136,59 +81,54 @@ enum State {
     Committed(Conclusion),
 }
 
-/// What a committed trial told the sampler.
+/// What became of a committed trial.
 #[derive(Clone)]
 enum Conclusion {
     Counts(Arc<Worth>),
+    /// Replayed on a portion of the requests, so that it may go on; and how it falls short of the goal's bar there.
+    Screened(Arc<Worth>, Option<Arc<str>>),
     Rejected(Outcome, Arc<str>),
+}
+
+/// What can be done without another evaluation.
+#[derive(Default)]
+pub(crate) struct Step {
+    /// Trials that have their final result, in order.
+    pub(crate) records: Vec<TrialRecord>,
+    /// Candidates to evaluate.
+    pub(crate) jobs: Vec<Job>,
 }
 
 impl Rounds {
     /// A study of `branch` that has not asked for anything yet.
-    pub(crate) fn new(
-        branch: Branch,
-        sampler: Box<dyn Sampler>,
-        schedule: Schedule,
-        first_trial: u32,
-    ) -> Self {
+    pub(crate) fn new(branch: Branch, sampler: Box<dyn Sampler>, schedule: Schedule) -> Self {
         Self {
             branch,
             sampler,
-            schedule,
-            first_trial,
+            course: Course::new(schedule),
+            screening: Screening::default(),
+            done_before: 0,
             trials: Vec::new(),
             committed: 0,
+            chunks: VecDeque::new(),
             first_by_key: FxHashMap::default(),
             points: FxHashSet::default(),
-            past: Arc::new([]),
+            past: Vec::new(),
             requests: 0,
             timings: FxHashMap::default(),
             any_failed: false,
-            round: 1,
-            found_in_round: 0,
-            asked_in_round: 0,
             end: None,
         }
     }
 
     /// Lets it take over what an earlier run has committed, whose evaluations depended on `requests` as those of this run do.
-    pub(crate) fn recalling(self, past: Arc<[PastTrial]>, requests: u64) -> Self {
+    pub(crate) fn recalling(self, past: Vec<PastTrial>, requests: u64) -> Self {
         Self { past, requests, ..self }
     }
 
-    /// The branch it studies.
-    pub(crate) fn branch(&self) -> &Branch {
-        &self.branch
-    }
-
-    /// Candidates that it aims for.
-    pub(crate) fn aim(&self) -> u64 {
-        self.schedule.aim(self.branch.space.size())
-    }
-
-    /// Whether suggestions are still being evaluated.
-    pub(crate) fn is_waiting(&self) -> bool {
-        self.committed < self.trials.len()
+    /// Lets it look at portions of the requests first, and at all of them only where that went well.
+    pub(crate) fn screening(self, portions: Vec<Portion>, keep: f64) -> Self {
+        Self { screening: Screening::new(portions, keep), ..self }
     }
 
     /// Why it ended, once it has.
@@ -202,49 +142,86 @@ impl Rounds {
     }
 
     /// Whether every point of the branch has been evaluated, so that its best candidate is the best there is. A failed
-    /// evaluation leaves its point's worth unknown.
+    /// evaluation leaves its point's worth unknown, and so does one on a portion of the requests.
     pub(crate) fn covers_all_points(&self) -> bool {
-        !self.any_failed && !self.is_waiting() && self.points.len() as u64 == self.branch.space.size()
+        !self.any_failed
+            && !self.screening.is_used()
+            && self.in_flight() == 0
+            && self.points.len() as u64 == self.branch.space.size()
     }
 
-    /// Asks for the next suggestions and returns those that have to be evaluated.
-    ///
-    /// # Panics
-    /// If earlier suggestions are still being evaluated.
-    pub(crate) fn ask(&mut self) -> Vec<Job> {
-        assert!(!self.is_waiting(), "a sampler is asked only when it has been told of everything");
-        let count = match self.schedule {
-            Schedule::Rounds { max_rounds, per_round } => self.next_count(max_rounds, per_round),
-            Schedule::Exhaustive { per_round } => {
-                self.round += u32::from(!self.trials.is_empty());
-                per_round
+    fn in_flight(&self) -> usize {
+        self.trials.len() - self.committed
+    }
+
+    /// Goes as far as is possible without another evaluation.
+    pub(crate) fn proceed(&mut self) -> Step {
+        let mut step = Step::default();
+        loop {
+            while self.chunks.len() < CHUNKS
+                && self.end.is_none()
+                && let Some(jobs) = self.ask()
+            {
+                step.jobs.extend(jobs);
             }
-        };
-        if self.end.is_some() {
-            return Vec::new();
+            match self.commit() {
+                Some(record) => step.records.push(record),
+                None => return step,
+            }
         }
-        let points = self.sampler.suggest(count as usize);
-        if points.is_empty() {
-            self.end = Some(StudyEnd::Exhausted);
-        }
-        self.asked_in_round += points.len() as u32;
-        points.into_iter().filter_map(|point| self.open(point)).collect()
     }
 
-    /// How many suggestions the round still wants; opens the next round or ends the study when it wants none.
-    fn next_count(&mut self, max_rounds: u32, per_round: u32) -> u32 {
-        if self.found_in_round >= per_round {
-            self.round += 1;
-            self.found_in_round = 0;
-            self.asked_in_round = 0;
+    /// Asks for the next suggestions and returns those that have to be evaluated; `None` if none are wanted now.
+    fn ask(&mut self) -> Option<Vec<Job>> {
+        loop {
+            let count = match self.course.demand(self.in_flight() as u64) {
+                Demand::Points(count) => count,
+                Demand::Nothing => return None,
+                Demand::Over(end) => {
+                    self.end_stage(end);
+                    if self.end.is_some() {
+                        return None;
+                    }
+                    continue;
+                }
+            };
+            let points = match self.screening.chosen(count) {
+                Some(points) => points,
+                None => self.sampler.suggest(count),
+            };
+            if points.len() < count {
+                self.course.run_dry();
+            }
+            if !points.is_empty() {
+                self.chunks.push_back(self.trials.len() + points.len());
+                return Some(points.into_iter().filter_map(|point| self.open(point)).collect());
+            }
         }
-        let left = per_round.saturating_mul(ATTEMPTS_PER_CANDIDATE) - self.asked_in_round;
-        if self.round > max_rounds {
-            self.end = Some(StudyEnd::RoundsDone);
-        } else if left == 0 {
-            self.end = Some(StudyEnd::Stalled { found: self.found_in_round, wanted: per_round });
+    }
+
+    /// Goes on to the next greater portion of the requests with the best of this one, or ends.
+    fn end_stage(&mut self, end: StudyEnd) {
+        let stage = self.screening.first_trial..self.trials.len();
+        let screened = self.trials[stage].iter().filter_map(|trial| match &trial.state {
+            // A repetition stands for the trial that it repeats, which is in this stage too.
+            State::Committed(Conclusion::Screened(worth, shortfall)) => Some(Screened {
+                point: &trial.point,
+                worth,
+                falls_short: shortfall.is_some(),
+                evaluation: &trial.evaluation,
+            }),
+            _ => None,
+        });
+        let screened: Vec<Screened<'_>> = screened.collect();
+        if !self.screening.is_under_way() || screened.is_empty() {
+            self.end.get_or_insert(self.screening.first_end.unwrap_or(end));
+            return;
         }
-        left.min(per_round - self.found_in_round)
+        self.done_before += self.course.round();
+        let chosen = self.screening.advance(&screened, self.trials.len(), end);
+        let per_round = self.branch.config.sweep.candidates_per_round;
+        tracing::debug!(?end, candidates = chosen, "screening goes on");
+        self.course = Course::new(Schedule::Exhaustive { per_round });
     }
 
     /// Makes a trial of a suggestion; a job if it has to be evaluated.
@@ -253,7 +230,6 @@ impl Rounds {
         self.points.insert(point.clone());
         let mut trial = Trial {
             point,
-            round: self.round,
             used_gpus: 0,
             config: Map::new(),
             timing: Timings::new(),
@@ -261,7 +237,7 @@ impl Rounds {
             evaluation: String::new(),
             state: State::Running,
         };
-        match self.branch.unroll(&trial.point) {
+        match self.branch.unroll_on(&trial.point, self.screening.portion()) {
             Ok(unrolled) => {
                 trial.timing = self.timing(trial.point.layout, &unrolled.scenario);
                 trial.evaluation = evaluation_key(&unrolled.key(), &identity(&trial.timing), self.requests);
@@ -280,7 +256,16 @@ impl Rounds {
         self.recall(number, &mut trial);
         let scenario = trial.scenario.clone().filter(|_| matches!(trial.state, State::Running));
         self.trials.push(trial);
-        scenario.map(|scenario| Job { trial: number, scenario })
+        scenario.map(|scenario| Job { trial: number, scenario, bar: self.bar() })
+    }
+
+    /// What a candidate that is asked for now has to reach. Nothing is asked of one that is replayed on a portion of the
+    /// requests: what it does with the others may be better.
+    fn bar(&self) -> Bar {
+        match self.screening.portion() {
+            Some(_) => Bar::default(),
+            None => Bar { min_attainment: self.branch.config.goal.min_attainment },
+        }
     }
 
     /// What prices the passes of a candidate: nothing but its layout decides that.
@@ -291,8 +276,7 @@ impl Rounds {
 
     /// Takes over what an earlier run has found out about a trial; ends the study if that was another trial.
     fn recall(&mut self, number: usize, trial: &mut Trial) {
-        let global = self.number(number);
-        let Some(past) = self.past.get(global as usize - 1) else { return };
+        let Some(past) = self.past.get(number) else { return };
         let same = match trial.state {
             State::Repeats(_) => past.is(&trial.evaluation),
             _ => match past.recall(&trial.evaluation) {
@@ -304,7 +288,7 @@ impl Rounds {
             },
         };
         if !same {
-            self.end.get_or_insert(StudyEnd::Diverged { trial: global });
+            self.end.get_or_insert(StudyEnd::Diverged { trial: past.trial() });
         }
     }
 
@@ -335,75 +319,79 @@ impl Rounds {
         *state = State::Evaluated(evaluation);
     }
 
-    /// Commits the trials that can be: in the order of suggestion, up to the first that is still being evaluated.
-    pub(crate) fn commit(&mut self) -> Vec<TrialRecord> {
-        let mut records = Vec::new();
-        while let Some(trial) = self.trials.get_mut(self.committed) {
-            let record = match std::mem::replace(&mut trial.state, State::Running) {
-                State::Running | State::Committed(_) => break,
-                State::Repeats(first) => self.commit_repetition(first),
-                State::Evaluated(evaluation) => self.commit_evaluation(evaluation),
-            };
-            records.push(record);
-            self.committed += 1;
-        }
-        records
+    /// Commits the next trial if that can be: in the order of suggestion, up to the first that is still being evaluated.
+    fn commit(&mut self) -> Option<TrialRecord> {
+        let trial = self.trials.get_mut(self.committed)?;
+        let (conclusion, record) = match std::mem::replace(&mut trial.state, State::Running) {
+            State::Running | State::Committed(_) => return None,
+            State::Repeats(first) => self.commit_repetition(first),
+            State::Evaluated(evaluation) => self.commit_evaluation(evaluation),
+        };
+        self.course.commit(matches!(record.outcome, Outcome::Feasible | Outcome::Screened));
+        self.any_failed |= record.outcome == Outcome::Failed;
+        self.settle(conclusion);
+        Some(record)
     }
 
-    fn commit_repetition(&mut self, first: usize) -> TrialRecord {
+    fn commit_repetition(&self, first: usize) -> (Conclusion, TrialRecord) {
         let State::Committed(conclusion) = &self.trials[first].state else {
             unreachable!("a trial repeats an earlier one, which is committed before it");
         };
-        let conclusion = conclusion.clone();
-        let mut record = self.record(Outcome::CacheHit, &conclusion);
-        record.repeats = Some(self.number(first));
-        self.settle(conclusion);
-        record
+        let mut record = self.record(Outcome::CacheHit, conclusion);
+        record.repeats = Some(first as u32 + 1);
+        (conclusion.clone(), record)
     }
 
-    fn commit_evaluation(&mut self, evaluation: Evaluation) -> TrialRecord {
-        let (conclusion, metrics) = conclude(&self.branch, evaluation);
+    fn commit_evaluation(&self, evaluation: Evaluation) -> (Conclusion, TrialRecord) {
+        let (conclusion, metrics) = conclude(&self.branch, evaluation, self.screening.portion().is_some());
         let outcome = match &conclusion {
             Conclusion::Counts(_) => Outcome::Feasible,
+            Conclusion::Screened(..) => Outcome::Screened,
             Conclusion::Rejected(outcome, _) => *outcome,
         };
-        self.found_in_round += u32::from(outcome == Outcome::Feasible);
-        self.any_failed |= outcome == Outcome::Failed;
         let mut record = self.record(outcome, &conclusion);
         record.metrics = metrics;
-        self.settle(conclusion);
-        record
+        (conclusion, record)
     }
 
     /// Tells the sampler what became of the trial that is being committed, and keeps it for repetitions.
     fn settle(&mut self, conclusion: Conclusion) {
         let trial = &mut self.trials[self.committed];
-        match &conclusion {
-            Conclusion::Counts(worth) => {
-                self.sampler.observe(&trial.point, &Observation::Measured(&worth.signed));
-            }
-            Conclusion::Rejected(_, reason) => {
-                self.sampler.observe(&trial.point, &Observation::Infeasible(reason));
-            }
+        if self.screening.is_by_sampler() {
+            let observation = match &conclusion {
+                Conclusion::Counts(worth) | Conclusion::Screened(worth, None) => {
+                    Observation::Measured(&worth.signed)
+                }
+                Conclusion::Screened(_, Some(reason)) | Conclusion::Rejected(_, reason) => {
+                    Observation::Infeasible(reason)
+                }
+            };
+            self.sampler.observe(&trial.point, &observation);
         }
         trial.state = State::Committed(conclusion);
+        self.committed += 1;
+        if self.chunks.front() == Some(&self.committed) {
+            self.chunks.pop_front();
+        }
     }
 
-    /// The record of the trial that is being committed.
+    /// The record of the trial that is being committed, by its number in the study.
     fn record(&self, outcome: Outcome, conclusion: &Conclusion) -> TrialRecord {
         let trial = &self.trials[self.committed];
         let (worth, reason) = match conclusion {
             Conclusion::Counts(worth) => (Some(worth), None),
-            Conclusion::Rejected(_, reason) => (None, Some(reason.to_string())),
+            Conclusion::Screened(worth, reason) => (Some(worth), reason.as_deref()),
+            Conclusion::Rejected(_, reason) => (None, Some(&**reason)),
         };
         TrialRecord {
-            trial: self.number(self.committed),
+            trial: self.committed as u32 + 1,
             deployment_mode: self.branch.mode,
-            round: trial.round,
+            round: self.done_before + self.course.round(),
+            portion: self.screening.portion(),
             evaluation: trial.evaluation.clone(),
             outcome,
             repeats: None,
-            reason,
+            reason: reason.map(str::to_owned),
             score: worth.map(|worth| worth.score),
             objectives: worth.and_then(|worth| worth.objectives.clone()),
             used_gpus: trial.used_gpus,
@@ -412,10 +400,6 @@ impl Rounds {
             metrics: None,
             scenario: trial.scenario.clone(),
         }
-    }
-
-    fn number(&self, trial: usize) -> u32 {
-        self.first_trial + trial as u32
     }
 }
 
@@ -426,7 +410,7 @@ fn identity(timing: &Timings) -> String {
 }
 
 /// What an evaluation means for the goal, and the figures behind it.
-fn conclude(branch: &Branch, evaluation: Evaluation) -> (Conclusion, Option<Metrics>) {
+fn conclude(branch: &Branch, evaluation: Evaluation, of_portion: bool) -> (Conclusion, Option<Metrics>) {
     let reject = |outcome, reason: String| Conclusion::Rejected(outcome, reason.into());
     let metrics = match evaluation {
         Evaluation::Measured(metrics) => metrics,
@@ -434,10 +418,14 @@ fn conclude(branch: &Branch, evaluation: Evaluation) -> (Conclusion, Option<Metr
         Evaluation::Failed(reason) => return (reject(Outcome::Failed, reason), None),
         Evaluation::Interrupted => unreachable!("it has ended the study"),
     };
-    let conclusion = match judge(&branch.config.goal, &metrics) {
-        Verdict::Feasible(worth) => Conclusion::Counts(Arc::new(worth)),
-        Verdict::Infeasible(reason) => reject(Outcome::Infeasible, reason),
-        Verdict::Unscored(reason) => reject(Outcome::Failed, reason),
+    let conclusion = match (judge(&branch.config.goal, &metrics), of_portion) {
+        (Verdict::Feasible(worth), false) => Conclusion::Counts(Arc::new(worth)),
+        (Verdict::Feasible(worth), true) => Conclusion::Screened(Arc::new(worth), None),
+        (Verdict::BelowBar(_, reason), false) => reject(Outcome::Infeasible, reason),
+        (Verdict::BelowBar(worth, reason), true) => {
+            Conclusion::Screened(Arc::new(worth), Some(reason.into()))
+        }
+        (Verdict::Unscored(reason), _) => reject(Outcome::Failed, reason),
     };
     (conclusion, Some(metrics))
 }

@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use super::rounds::{Rounds, Schedule};
+use super::rounds::{Job, Rounds};
+use super::schedule::Schedule;
 use super::{Options, StudyEnd, run};
 use crate::config::scenario::{PolicyConfig, Scenario};
 use crate::config::search::{OptimizationTarget, SmartSearchConfig};
@@ -58,19 +59,20 @@ fn course(
     let heard = Arc::new(Mutex::new(Vec::new()));
     let sampler =
         Scripted { space: Arc::clone(&branch.space), script: Box::new(script), heard: Arc::clone(&heard) };
-    let mut rounds = Rounds::new(branch, Box::new(sampler), schedule, 1);
-    let (mut records, mut replays) = (Vec::new(), 0);
+    let mut rounds = Rounds::new(branch, Box::new(sampler), schedule);
+    let (mut records, mut waiting, mut replays) = (Vec::new(), Vec::<Job>::new(), 0);
     loop {
-        records.extend(rounds.commit());
+        let step = rounds.proceed();
+        records.extend(step.records);
+        waiting.extend(step.jobs);
         if let Some(end) = rounds.end() {
             let heard = heard.lock().unwrap().clone();
             return Course { records, heard, replays, end };
         }
         // Answers come in backwards: the order must not matter.
-        for job in rounds.ask().into_iter().rev() {
-            replays += 1;
-            rounds.finish(job.trial, evaluate(&job.scenario));
-        }
+        let job = waiting.pop().expect("a study that waits has something under way");
+        replays += 1;
+        rounds.finish(job.trial, evaluate(&job.scenario));
     }
 }
 
@@ -126,12 +128,10 @@ fn layouts_over_the_budget_are_never_replayed() {
     tight.search_space.gpu_budget = 4;
     let branch = crate::search::Branch { config: Arc::new(tight), ..branch };
     let sampler = crate::search::Random::new(Arc::clone(&branch.space), 1);
-    let mut rounds = Rounds::new(branch, Box::new(sampler), ONE_ROUND_OF_THREE, 1);
-    let mut records = Vec::new();
-    while rounds.end().is_none() {
-        assert!(rounds.ask().is_empty());
-        records.extend(rounds.commit());
-    }
+    let mut rounds = Rounds::new(branch, Box::new(sampler), ONE_ROUND_OF_THREE);
+    let step = rounds.proceed();
+    assert!(step.jobs.is_empty() && rounds.end().is_some());
+    let records = step.records;
     assert_eq!(records.len(), 33);
     assert_eq!(records[0].reason.as_deref(), Some("uses 8 GPUs, over search_space.gpu_budget 4"));
     assert_eq!(records[0].outcome, Outcome::Infeasible);
@@ -140,7 +140,7 @@ fn layouts_over_the_budget_are_never_replayed() {
 #[test]
 fn duplicates_are_replayed_once_and_told_each_time() {
     use Outcome::{CacheHit, Feasible};
-    // The first ask of 3 is the same point three times, the second of 2 brings two others.
+    // The first three suggestions are the same point, two others follow.
     let mut indices = [7, 7, 7, 8, 9].into_iter();
     let course = course(config(), ONE_ROUND_OF_THREE, move || indices.next().unwrap(), pretend_replay);
     assert_eq!((course.replays, course.heard.len()), (3, 5));

@@ -16,6 +16,7 @@ mod pool;
 mod process;
 mod warping;
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use rand::{RngExt, SeedableRng};
@@ -50,6 +51,8 @@ pub struct GpUcbPe {
     features: Vec<Features>,
     /// What was measured at each point; `None` is infeasible.
     figures: Vec<Option<Vec<f64>>>,
+    /// Suggestions that have not been observed, the earliest first.
+    pending: VecDeque<Point>,
     /// Where the last fit of each objective ended.
     ends: Vec<Vec<f64>>,
     /// Observations at the last fit that began in the middle.
@@ -72,6 +75,7 @@ impl GpUcbPe {
             points: Vec::new(),
             features: Vec::new(),
             figures: Vec::new(),
+            pending: VecDeque::new(),
             ends: Vec::new(),
             fitted_afresh: 0,
             space,
@@ -80,7 +84,8 @@ impl GpUcbPe {
 
     /// The first points: the centre of the space, then an even spread.
     fn spread(&mut self, count: usize) -> Vec<Point> {
-        let centre = self.points.is_empty().then(|| self.encoding.centre());
+        let is_first = self.points.is_empty() && self.pending.is_empty();
+        let centre = is_first.then(|| self.encoding.centre());
         let centre = centre.filter(|centre| count > 0 && self.first.dealer().take(centre));
         let others = count - usize::from(centre.is_some());
         let others: Vec<Point> = (0..others).map_while(|_| self.first.walk()).collect();
@@ -118,6 +123,7 @@ impl GpUcbPe {
         let scalarisation = Scalarisation::new(&labels, &mut self.stream);
         let thresholds = self.thresholds(&processes, &scalarisation);
         let mut pool = self.pool(&processes, &scalarisation);
+        pool.choose_pending(&self.encoding, &processes, self.pending.iter().cloned().collect());
         let mut batch = Vec::with_capacity(count);
         while batch.len() < count {
             let switches =
@@ -179,20 +185,28 @@ impl GpUcbPe {
 
 impl Sampler for GpUcbPe {
     fn suggest(&mut self, count: usize) -> Vec<Point> {
-        if self.points.len() < FIRST_POINTS.max(self.encoding.axes().len() + 1) {
-            return self.spread(count);
-        }
-        // Without a feasible observation, or with labels that no kernel explains, there is nothing to go by.
-        let mut batch = self.choose_batch(count).unwrap_or_default();
-        while batch.len() < count
-            && let Some(point) = self.first.walk()
-        {
-            batch.push(point);
-        }
+        let suggested = self.points.len() + self.pending.len();
+        let batch = if suggested < FIRST_POINTS.max(self.encoding.axes().len() + 1) {
+            self.spread(count)
+        } else {
+            // Without a feasible observation, or with labels that no kernel explains, there is nothing to go by.
+            let mut batch = self.choose_batch(count).unwrap_or_default();
+            while batch.len() < count
+                && let Some(point) = self.first.walk()
+            {
+                batch.push(point);
+            }
+            batch
+        };
+        self.pending.extend(batch.iter().cloned());
         batch
     }
 
     fn observe(&mut self, point: &Point, observation: &Observation<'_>) {
+        // Observations come in the order of the suggestions, so that this is the first one.
+        if let Some(place) = self.pending.iter().position(|pending| pending == point) {
+            self.pending.remove(place);
+        }
         self.features.push(self.encoding.encode(point));
         self.points.push(point.clone());
         self.figures.push(match observation {

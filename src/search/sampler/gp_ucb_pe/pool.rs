@@ -54,6 +54,15 @@ impl Pool {
         self.features.extend(features);
     }
 
+    /// Takes into account that these points, which were chosen earlier, will be observed; nothing can be added afterwards.
+    pub(super) fn choose_pending(&mut self, encoding: &Encoding, processes: &[Process], pending: Vec<Point>) {
+        let first = self.points.len();
+        self.extend(encoding, processes, pending);
+        for place in first..self.points.len() {
+            self.choose(place, processes);
+        }
+    }
+
     /// The place of the point that is worth most, the first of equals; `None` when all were chosen.
     pub(super) fn best(&self, worth: impl Fn(&[Beliefs], usize) -> f64) -> Option<usize> {
         let mut best: Option<(f64, usize)> = None;

@@ -1,0 +1,193 @@
+//! How long a study goes on, and how many suggestions are wanted next.
+
+use crate::config::search::SweepConfig;
+
+/// Suggestions that a round may use up for each candidate that it wants.
+const ATTEMPTS_PER_CANDIDATE: u64 = 11;
+
+/// How long a study goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Schedule {
+    /// Rounds of so many new candidates that count, until all rounds are done or one of them stalls.
+    Rounds {
+        /// Rounds at most.
+        max_rounds: u32,
+        /// New candidates that make a round.
+        per_round: u32,
+    },
+    /// Whatever the sampler suggests, so many at a time: every point once, or a part of them.
+    Exhaustive {
+        /// Points that make a round.
+        per_round: u32,
+    },
+}
+
+impl Schedule {
+    /// The schedule for a space of `points` points: exhaustive when that is asked for, or when it is no more effort than
+    /// the rounds would be.
+    pub(crate) fn new(sweep: &SweepConfig, points: u64) -> Self {
+        let rounds = Self::Rounds { max_rounds: sweep.max_rounds, per_round: sweep.candidates_per_round };
+        if sweep.exhaustive || points <= rounds.aim(points) {
+            Self::Exhaustive { per_round: sweep.candidates_per_round }
+        } else {
+            rounds
+        }
+    }
+
+    /// Candidates that it aims for in a space of `points` points.
+    pub(crate) fn aim(self, points: u64) -> u64 {
+        match self {
+            Self::Rounds { max_rounds, per_round } => u64::from(max_rounds) * u64::from(per_round),
+            Self::Exhaustive { .. } => points,
+        }
+    }
+
+    pub(super) fn per_round(self) -> u64 {
+        match self {
+            Self::Rounds { per_round, .. } | Self::Exhaustive { per_round } => u64::from(per_round),
+        }
+    }
+}
+
+/// Why a study ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StudyEnd {
+    /// All rounds are done.
+    RoundsDone,
+    /// The sampler has nothing left to suggest.
+    Exhausted,
+    /// A round used up its suggestions before it had enough new candidates.
+    Stalled {
+        /// New candidates of that round.
+        found: u32,
+        /// New candidates that it wanted.
+        wanted: u32,
+    },
+    /// It was told to stop.
+    Interrupted,
+    /// The journal of an earlier run has another evaluation in the place of this trial.
+    Diverged {
+        /// Number of the trial in the whole search.
+        trial: u32,
+    },
+}
+
+/// What a study wants next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Demand {
+    /// So many suggestions.
+    Points(usize),
+    /// Nothing before more of its trials are committed.
+    Nothing,
+    /// Nothing any more.
+    Over(StudyEnd),
+}
+
+/// How far a schedule is, by the trials that are committed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Course {
+    schedule: Schedule,
+    /// Candidates that count.
+    found: u64,
+    committed: u64,
+    /// Trials since the present round began.
+    attempts: u64,
+    /// Whether there are no more points.
+    is_dry: bool,
+}
+
+impl Course {
+    pub(super) fn new(schedule: Schedule) -> Self {
+        Self { schedule, found: 0, committed: 0, attempts: 0, is_dry: false }
+    }
+
+    /// The round to which the next trial to be committed belongs, from 1.
+    pub(super) fn round(&self) -> u32 {
+        let done = match self.schedule {
+            Schedule::Rounds { .. } => self.found,
+            Schedule::Exhaustive { .. } => self.committed,
+        };
+        (done / self.schedule.per_round()) as u32 + 1
+    }
+
+    /// A trial was committed; whether it counts.
+    pub(super) fn commit(&mut self, counts: bool) {
+        self.committed += 1;
+        self.attempts += 1;
+        self.found += u64::from(counts);
+        if counts && self.found.is_multiple_of(self.schedule.per_round()) {
+            self.attempts = 0;
+        }
+    }
+
+    /// There are no more points.
+    pub(super) fn run_dry(&mut self) {
+        self.is_dry = true;
+    }
+
+    /// What is wanted while `in_flight` trials are not committed yet.
+    ///
+    /// Half a round is suggested at a time, so that the next half can be thought about while this one is being evaluated; a
+    /// suggestion knows the results of all but the last `per_round - 1` before it at worst, as if whole rounds were suggested.
+    pub(super) fn demand(&self, in_flight: u64) -> Demand {
+        let over = |end| if in_flight == 0 { Demand::Over(end) } else { Demand::Nothing };
+        if self.is_dry {
+            return over(StudyEnd::Exhausted);
+        }
+        let per_round = self.schedule.per_round();
+        let mut points = per_round.div_ceil(2).min(per_round.saturating_sub(in_flight));
+        if let Schedule::Rounds { .. } = self.schedule {
+            let missing = self.schedule.aim(0) - self.found;
+            if missing == 0 {
+                return over(StudyEnd::RoundsDone);
+            }
+            let left = (per_round * ATTEMPTS_PER_CANDIDATE).saturating_sub(self.attempts + in_flight);
+            if left == 0 {
+                let found = (self.found % per_round) as u32;
+                return over(StudyEnd::Stalled { found, wanted: per_round as u32 });
+            }
+            points = points.min(left).min(missing.saturating_sub(in_flight));
+        }
+        if points == 0 { Demand::Nothing } else { Demand::Points(points as usize) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn half_a_round_is_suggested_while_the_other_half_is_evaluated() {
+        let mut course = Course::new(Schedule::Rounds { max_rounds: 2, per_round: 5 });
+        assert_eq!(course.demand(0), Demand::Points(3));
+        assert_eq!(course.demand(3), Demand::Points(2));
+        assert_eq!(course.demand(5), Demand::Nothing);
+        for _ in 0..9 {
+            course.commit(true);
+        }
+        assert_eq!(
+            (course.round(), course.demand(0), course.demand(1)),
+            (2, Demand::Points(1), Demand::Nothing)
+        );
+        course.commit(true);
+        assert_eq!(course.demand(0), Demand::Over(StudyEnd::RoundsDone));
+    }
+
+    #[test]
+    fn one_at_a_time_is_one_at_a_time() {
+        let course = Course::new(Schedule::Exhaustive { per_round: 1 });
+        assert_eq!((course.demand(0), course.demand(1)), (Demand::Points(1), Demand::Nothing));
+    }
+
+    #[test]
+    fn a_round_stalls_when_its_attempts_are_used_up() {
+        let mut course = Course::new(Schedule::Rounds { max_rounds: 2, per_round: 2 });
+        course.commit(true);
+        for _ in 1..21 {
+            course.commit(false);
+        }
+        assert_eq!((course.demand(0), course.demand(1)), (Demand::Points(1), Demand::Nothing));
+        course.commit(false);
+        assert_eq!(course.demand(0), Demand::Over(StudyEnd::Stalled { found: 1, wanted: 2 }));
+    }
+}

@@ -1,0 +1,314 @@
+//! How searches run: threads, limits, interrupts, resuming, parts, and first looks at portions of the requests.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
+
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::cli_command::{Answer, Workplace};
+use super::search::{ROUTERS, TWO_ROLES, metric, three_points};
+
+#[test]
+fn any_number_of_threads_gives_the_same_files_and_the_same_output() {
+    for config in [ROUTERS.to_owned(), both_modes()] {
+        let place = Workplace::with("search.yaml", &config);
+        let everything = |threads: &str| {
+            let arguments = ["search", "search.yaml", "--threads", threads, "--output-dir", "out"];
+            let table = place.run(&arguments).ending(0).stdout;
+            let files =
+                ["out/candidates.json", "out/trials.jsonl", "out/best.yaml"].map(|name| place.read(name));
+            (table, files)
+        };
+        let alone = everything("1");
+        for threads in ["2", "8"] {
+            assert!(everything(threads) == alone, "{threads} threads gave another answer");
+        }
+        assert_eq!(place.files().len(), 4, "{:?}", place.files());
+    }
+}
+
+/// Every router with a workload that takes long enough to be interrupted.
+fn long_search(place: &Workplace) -> Command {
+    let mut command = place.command(&["search", "search.yaml", "--output-dir", "out", "--threads", "2"]);
+    command.args(["--set", "sweep.exhaustive=true", "--set", "workload.num_request_ratio=400"]);
+    command
+}
+
+#[test]
+fn an_interrupted_search_leaves_the_best_so_far() {
+    let place = Workplace::with("search.yaml", ROUTERS);
+    let mut search = long_search(&place);
+    let child = search.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let journal = place.path("out/trials.jsonl");
+    let started = Instant::now();
+    while std::fs::read_to_string(&journal).map_or(0, |text| text.lines().count()) < 3 {
+        assert!(started.elapsed() < Duration::from_secs(50), "no trials");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(kill.success());
+    let answer = Answer::from(child.wait_with_output().unwrap()).ending(130);
+    assert!(answer.stdout.contains("interrupted"), "{}", answer.stdout);
+    let result = place.read_json("out/candidates.json");
+    let candidates = result["candidates"].as_array().unwrap();
+    assert!((3..109).contains(&candidates.len()), "{}", candidates.len());
+    assert_eq!(place.read("out/trials.jsonl").lines().count(), candidates.len());
+    assert_eq!(result["certified_optimum"], false);
+    let report = place.run(&["replay", "out/best.yaml", "--format", "json"]).ending(0).json();
+    assert_eq!(report["summary"], candidates[0]["metrics"]);
+    assert_eq!(place.files().len(), 4, "{:?}", place.files());
+}
+
+#[test]
+fn a_replay_over_its_time_is_infeasible() {
+    let place = Workplace::with("search.yaml", &three_points());
+    let sets = ["--set", "sweep.max_eval_seconds=0.000001", "--set", "workload.num_request_ratio=4000"];
+    let arguments = [&["search", "search.yaml", "--format=json"][..], &sets].concat();
+    let result = place.run(&arguments).ending(1).json();
+    assert_eq!(result["tally"]["infeasible"], 3);
+    assert_eq!(result["rejected"][0]["reason"], "exceed runtime: replay > 0.000001s");
+}
+
+/// Two branches, 4 rounds of 5 in each, of replays that take a while.
+fn both_modes() -> String {
+    TWO_ROLES
+        .replace("deployment_mode: [disagg]", "deployment_mode: [disagg, agg]")
+        .replace("num_request_ratio: 4", "num_request_ratio: 60")
+        .replace("router_mode: [round_robin]", "router_mode: [kv_router, round_robin]")
+        + "sweep: {max_rounds: 4, candidates_per_round: 5}\n"
+}
+
+#[test]
+fn a_killed_search_goes_on_where_it_stopped() {
+    for config in [ROUTERS.to_owned(), both_modes()] {
+        let place = Workplace::with("search.yaml", &config);
+        let everything = |folder: &str| {
+            ["candidates.json", "trials.jsonl", "best.yaml"]
+                .map(|name| place.read(&format!("{folder}/{name}")))
+        };
+        place.run(&["search", "search.yaml", "--output-dir", "whole"]).ending(0);
+        let whole = everything("whole");
+        for committed in [1, 7, 13] {
+            kill_after(&place, committed);
+            let torn = place.read("out/trials.jsonl") + "{\"trial\": 9";
+            place.write("out/trials.jsonl", &torn);
+            let answer = place.run(&["search", "search.yaml", "--output-dir", "out", "--resume"]).ending(0);
+            assert!(answer.stderr.contains("resuming after"), "{}", answer.stderr);
+            assert!(answer.stderr.contains("the last line was cut off"), "{}", answer.stderr);
+            assert!(everything("out") == whole, "killed after {committed} trials: another answer");
+        }
+        let other = ["search", "search.yaml", "--output-dir", "out", "--resume", "--set", "workload.isl=601"];
+        place.run(&other).refusing(&["trial 1 of the journal is not"]);
+    }
+}
+
+/// Starts a search and ends it by a SIGKILL, so that nothing is tidied up, when its journal has so many lines.
+fn kill_after(place: &Workplace, committed: usize) {
+    let arguments = ["search", "search.yaml", "--output-dir", "out", "--threads", "2"];
+    let mut search = place.command(&arguments).stderr(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+    let started = Instant::now();
+    let written = || {
+        let text = std::fs::read_to_string(place.path("out/trials.jsonl")).unwrap_or_default();
+        text.lines().count()
+    };
+    while written() < committed && started.elapsed() < Duration::from_mins(1) {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    search.kill().unwrap();
+    search.wait().unwrap();
+}
+
+#[test]
+fn parts_of_a_search_come_together_as_the_whole() {
+    let place = Workplace::with("search.yaml", ROUTERS);
+    let every = ["--set", "sweep.exhaustive=true", "--set", "search_space.prefill_load_scale=[0.0, 4.0]"];
+    let whole = [&["search", "search.yaml", "--output-dir", "whole"], &every[..]].concat();
+    let table = place.run(&whole).ending(0).stdout;
+    let folders = ["part2", "part0", "part1"];
+    for folder in folders {
+        let index = &folder[4..];
+        let part = ["search", "shard", "search.yaml", "--index", index, "--of", "3", "--output-dir", folder];
+        let said = place.run(&[&part[..], &every].concat()).ending(0).stdout;
+        assert!(said.starts_with(&format!("part {index} of 3: ")), "{said}");
+    }
+    let merge = [&["search", "merge"], &folders[..], &["--output-dir", "merged"]].concat();
+    assert_eq!(place.run(&merge).ending(0).stdout, table);
+    for name in ["candidates.json", "trials.jsonl", "best.yaml"] {
+        assert!(place.read(&format!("merged/{name}")) == place.read(&format!("whole/{name}")), "{name}");
+    }
+
+    place.run(&["search", "merge", "part0", "part2"]).refusing(&["part 1 of 3 is missing"]);
+    place.run(&["search", "merge", "part0", "part2", "part0", "part1"]).refusing(&["same part, 0"]);
+    let journal = place.read("part1/trials.jsonl");
+    place.write("part1/trials.jsonl", journal.split_inclusive('\n').next().unwrap());
+    place.run(&merge).refusing(&["part1: part 1 has 1 of its", "--resume"]);
+    let again = ["search", "shard", "search.yaml", "--index", "1", "--of", "3", "--output-dir", "part1"];
+    place.run(&[&again[..], &every, &["--resume"]].concat()).ending(0);
+    assert_eq!(place.read("part1/trials.jsonl"), journal);
+    assert_eq!(place.run(&merge).ending(0).stdout, table);
+}
+
+#[test]
+fn searches_that_cannot_be_split_say_why() {
+    let place = Workplace::with("search.yaml", ROUTERS);
+    let part = |index: &str| {
+        place.run(&["search", "shard", "search.yaml", "--index", index, "--of", "2", "--output-dir", "out"])
+    };
+    part("0").refusing(&["sweep.sampler: `gp_ucb_pe` learns", "sweep.exhaustive: true"]);
+    part("2").refusing(&["--index 2 of --of 2: it is 0 to 1"]);
+    place.run(&["search", "merge", "nowhere"]).refusing(&["nowhere/shard.json", "cannot be read"]);
+    assert_eq!(place.files(), ["search.yaml"]);
+}
+
+#[test]
+fn a_limit_of_passes_is_the_same_on_every_machine() {
+    let place = Workplace::with("search.yaml", &three_points());
+    let search = |passes: &str, status| {
+        let set = format!("sweep.max_eval_passes={passes}");
+        place.run(&["search", "search.yaml", "--set", &set, "--format=json"]).ending(status).json()
+    };
+    let strict = search("5", 1);
+    assert_eq!((&strict["tally"]["infeasible"], &strict["reproducible"]), (&3.into(), &true.into()));
+    assert_eq!(strict["rejected"][0]["reason"], "exceed passes: replay > 5 passes");
+    let ample = search("1000000", 0);
+    assert_eq!(ample["tally"]["feasible"], 3);
+}
+
+#[test]
+fn a_replay_that_cannot_reach_the_bar_ends_early_and_changes_no_answer() {
+    let place = Workplace::with("search.yaml", ROUTERS);
+    let goal = |more: &str| format!("goal={{target: e2e_latency, sla: {{ttft_ms: 25, itl_ms: 12}}{more}}}");
+    let search = |goal: &str| {
+        let sweep = "sweep.exhaustive=true";
+        place.run(&["search", "search.yaml", "--set", goal, "--set", sweep, "--format=json"]).ending(0).json()
+    };
+    let all = search(&goal(""));
+    let all = all["candidates"].as_array().unwrap();
+    let mut attainments: Vec<f64> = all.iter().map(|one| metric(one, "attainment")).collect();
+    attainments.sort_by(f64::total_cmp);
+    let bar = attainments[attainments.len() / 2];
+    assert!(attainments[0] < bar && bar < 1.0, "{attainments:?}");
+    let clearing: Vec<&Value> = all.iter().filter(|one| metric(one, "attainment") >= bar).collect();
+    let barred = search(&goal(&format!(", min_attainment: {bar}")));
+    let found = barred["candidates"].as_array().unwrap();
+    let configs = |list: &[&Value]| list.iter().map(|one| one["config"].clone()).collect::<Vec<_>>();
+    assert_eq!(configs(&found.iter().collect::<Vec<_>>()), configs(&clearing));
+    let rejected = barred["rejected"].as_array().unwrap();
+    assert!(
+        rejected.iter().all(|one| one["reason"].as_str().unwrap().contains("attainment")),
+        "{rejected:?}"
+    );
+    let early = rejected.iter().filter(|one| one["reason"].as_str().unwrap().contains("have missed a bound"));
+    assert!(early.count() > 0, "{rejected:?}");
+}
+
+/// A trace of 60 rows that share two prompts.
+fn small_trace(place: &Workplace) {
+    let row = |row: u32| {
+        format!(
+            "{{\"timestamp\": {}, \"input_length\": {}, \"output_length\": {}, \"hash_ids\": [{}, {row}]}}\n",
+            row * 25,
+            600 + row % 7 * 60,
+            9 + row % 5 * 8,
+            row % 2
+        )
+    };
+    place.write("rows.jsonl", &(0..60).map(row).collect::<String>());
+}
+
+const SCREENED: [&str; 6] = [
+    "--set",
+    "workload={trace_path: rows.jsonl}",
+    "--set",
+    "sweep.fidelity={rows: [10, 30], keep: 0.3}",
+    "--set",
+    "sweep.candidates_per_round=5",
+];
+
+#[test]
+fn portions_are_looked_at_first_and_the_whole_decides() {
+    let place = Workplace::with("search.yaml", ROUTERS);
+    small_trace(&place);
+    let search = |more: &[&str]| {
+        let arguments = [&["search", "search.yaml", "--output-dir", "out"], &SCREENED[..], more].concat();
+        let table = place.run(&arguments).ending(0).stdout;
+        (table, place.read_json("out/candidates.json"), place.read("out/trials.jsonl"))
+    };
+    let (table, result, journal) = search(&[]);
+    // 3 rounds of 5 on the first rows, then the best 30 %, rounded up, and of those again.
+    let trials: Vec<Value> = journal.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let on = |rows: Value| trials.iter().filter(|trial| trial["portion"] == rows).collect::<Vec<_>>();
+    let (small, middle, all) =
+        (on(serde_json::json!({"rows": 10})), on(serde_json::json!({"rows": 30})), on(Value::Null));
+    assert_eq!((small.len(), middle.len(), all.len()), (15, 5, 2));
+    let best = |trials: &[&Value], count: usize| {
+        let mut order: Vec<&Value> = trials.to_vec();
+        order.sort_by(|left, right| {
+            right["score"].as_f64().unwrap().total_cmp(&left["score"].as_f64().unwrap())
+        });
+        order[..count].iter().map(|trial| trial["config"].clone()).collect::<Vec<_>>()
+    };
+    let configs = |trials: &[&Value]| trials.iter().map(|trial| trial["config"].clone()).collect::<Vec<_>>();
+    assert_eq!(configs(&middle), best(&small, 5));
+    assert_eq!(configs(&all), best(&middle, 2));
+    assert_eq!((&result["tally"]["screened"], &result["tally"]["feasible"]), (&20.into(), &2.into()));
+    assert_eq!(result["certified_optimum"], false);
+    for candidate in result["candidates"].as_array().unwrap() {
+        assert_eq!(metric(candidate, "num_requests"), 60.0);
+    }
+    assert_eq!(small[0]["metrics"]["num_requests"], 10);
+    assert!(table.contains("screened: 15 agg candidates on the first 10 rows"), "{table}");
+    let replayed = place.run(&["replay", "out/best.yaml", "--format", "json"]).ending(0).json();
+    assert_eq!(replayed["summary"], result["candidates"][0]["metrics"]);
+
+    for threads in ["1", "8"] {
+        assert!(
+            search(&["--threads", threads]) == (table.clone(), result.clone(), journal.clone()),
+            "{threads}"
+        );
+    }
+    let lines: Vec<&str> = journal.split_inclusive('\n').collect();
+    for kept in [4, 16, 21] {
+        place.write("out/trials.jsonl", &lines[..kept].concat());
+        assert!(search(&["--resume"]) == (table.clone(), result.clone(), journal.clone()), "{kept} lines");
+    }
+}
+
+#[test]
+fn portions_of_generated_requests_are_shares_and_both_modes_have_theirs() {
+    let place = Workplace::with("search.yaml", TWO_ROLES);
+    let sets = [
+        "search_space.deployment_mode=[disagg, agg]",
+        "search_space.agg_max_num_seqs=[256]",
+        "search_space.agg_max_num_batched_tokens=[8192]",
+        "sweep={fidelity: {fractions: [0.5]}, max_rounds: 2, candidates_per_round: 3}",
+    ];
+    let sets = sets.iter().flat_map(|set| ["--set", set]);
+    let arguments: Vec<&str> = ["search", "search.yaml", "--format=json"].into_iter().chain(sets).collect();
+    let result = place.run(&arguments).ending(0).json();
+    // Six of each mode on 16 requests, of which a quarter goes on.
+    let expected = serde_json::json!([
+        {"deployment_mode": "disagg", "portion": {"fraction": 0.5}, "candidates": 6},
+        {"deployment_mode": "agg", "portion": {"fraction": 0.5}, "candidates": 6},
+    ]);
+    assert_eq!(result["screenings"], expected);
+    assert_eq!(result["tally"]["feasible"], 4);
+    assert_eq!(metric(&result["candidates"][0], "num_requests"), 32.0);
+}
+
+#[test]
+fn portions_have_to_be_portions_and_cannot_be_split() {
+    let place = Workplace::with("search.yaml", ROUTERS);
+    small_trace(&place);
+    let with = |fidelity: &str| {
+        let fidelity = format!("sweep.fidelity={fidelity}");
+        let arguments =
+            ["search", "search.yaml", "--set", "workload={trace_path: rows.jsonl}", "--set", &fidelity];
+        place.run(&arguments)
+    };
+    with("{rows: [20, 60]}").refusing(&["sweep.fidelity.rows: 60 rows", "60 rows are replayed"]);
+    let part = ["search", "shard", "search.yaml", "--index", "0", "--of", "2", "--output-dir", "out"];
+    place.run(&[&part[..], &SCREENED].concat()).refusing(&["sweep.fidelity: which candidates go on"]);
+}
