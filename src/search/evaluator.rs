@@ -73,7 +73,7 @@ impl Requests {
     /// The requests, if all candidates have the same.
     pub(super) fn shared(&self) -> Option<&Workload> {
         match self {
-            Self::Shared(prepared) => prepared.first().map(|traffic| &**traffic.workload()),
+            Self::Shared(prepared) => prepared.first().map(|prepared| &**prepared.traffic.workload()),
             Self::Generated => None,
         }
     }

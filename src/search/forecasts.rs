@@ -158,6 +158,7 @@ mod tests {
     use crate::config::scenario::Sla;
     use crate::config::scenario::{TraceTimeUnit, ZeroOutput};
     use crate::config::search::{OptimizationTarget, SearchTrace, SmartSearchConfig};
+    use crate::search::Prepared;
     use crate::search::test_support::{config, plan};
     use crate::serving::Traffic;
     use crate::simulation::{SimDuration, SimTime};
@@ -216,7 +217,9 @@ mod tests {
                 });
             }
         }
-        Requests::Shared(vec![Traffic::new(Arc::new(workload), 64)])
+        let traffic = Traffic::new(Arc::new(workload), 64);
+        let workload = config().workload.of_trial(None).unwrap();
+        Requests::Shared(vec![Prepared { workload, traffic }])
     }
 
     fn forecasts(config: SmartSearchConfig, requests: &Requests) -> Forecasts {
