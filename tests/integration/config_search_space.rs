@@ -38,7 +38,6 @@ fn numbers_have_bounds() {
         ("sweep.fidelity.rows", "[5]", "write `fractions`"),
         ("sweep.fidelity.fractions", "[0.5, 0.5]", "ascending"),
         ("sweep.fidelity.fractions", "[]", "at least one"),
-        ("sweep.fidelity", "{fractions: [0.5], keep: 1}", "below 1"),
     ] {
         assert_refused(SEARCH, &[&format!("{path}={value}")], path, &[word]);
     }

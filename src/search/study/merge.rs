@@ -106,7 +106,7 @@ mod tests {
 
     use super::*;
     use crate::config::scenario::DeploymentMode;
-    use crate::search::trial::Outcome;
+    use crate::search::trial::{Outcome, Timings};
 
     fn trial(number: u32, round: u32, repeats: Option<u32>) -> TrialRecord {
         TrialRecord {
@@ -123,6 +123,7 @@ mod tests {
             used_gpus: 0,
             config: Map::new(),
             metrics: None,
+            timing: Timings::new(),
             scenario: None,
         }
     }
