@@ -61,6 +61,9 @@ pub(super) fn run(
         (None, Some(_)) => ActivityDetail::Passes,
         (None, None) => ActivityDetail::None,
     };
+    for remark in serving::remarks(&scenario, &workload) {
+        console.note(format!("{}: warning: {remark}", file.display()));
+    }
     let limits = ReplayLimits { detail, ..ReplayLimits::default() };
     let traffic = Traffic::new(workload, block_size);
     let started = Instant::now();

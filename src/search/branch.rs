@@ -113,7 +113,9 @@ impl Plan {
         let pools = pools(&config.search_space, catalogue)?;
         let config = Arc::new(config);
         let (mut branches, mut skipped) = (Vec::new(), Vec::new());
+        notices.extend(memory::unknown_capacity(&config.search_space));
         for (mode, mut pool) in pools {
+            notices.extend(memory::overcommitted(&config.search_space, catalogue, mode, &pool.placements));
             skipped.append(&mut pool.skipped);
             if !pool.placements.is_empty() {
                 branches.push(Branch::new(&config, catalogue, mode, pool.placements, &filtered.kept));

@@ -1,9 +1,13 @@
 //! What fits into the memory of a candidate's GPUs.
 
+use indexmap::IndexMap;
+
+use super::layout;
+use super::pool::Placement;
 use super::profile::ProfileNames;
 use super::refusal::Refusal;
 use super::role::Role;
-use crate::config::scenario::{Backend, KvTransfer, TimingConfig};
+use crate::config::scenario::{Backend, DeploymentMode, EngineOptions, KvTransfer, TimingConfig};
 use crate::config::search::{SearchSpace, Shape};
 use crate::model::{Catalogue, ModelFacts, Split};
 use crate::timing::memory::{MemoryPlan, MemoryQuery, kv_growth};
@@ -12,6 +16,18 @@ use crate::timing::memory::{MemoryPlan, MemoryQuery, kv_growth};
 pub(super) fn sizes_caches(space: &SearchSpace) -> bool {
     let names_a_model = matches!(space.timing, TimingConfig::Profile(_) | TimingConfig::Roofline(_));
     space.num_gpu_blocks.is_none() && names_a_model
+}
+
+/// That the number of KV blocks is the default, where nothing says what fits.
+pub(super) fn unknown_capacity(space: &SearchSpace) -> Option<String> {
+    let names_a_model = matches!(space.timing, TimingConfig::Profile(_) | TimingConfig::Roofline(_));
+    let blocks = space.num_gpu_blocks.unwrap_or(EngineOptions::DEFAULT_NUM_GPU_BLOCKS);
+    (!names_a_model && blocks == EngineOptions::DEFAULT_NUM_GPU_BLOCKS).then(|| {
+        format!(
+            "search_space.num_gpu_blocks: every rank has {blocks} blocks, the default: without a profile or an estimate \
+             nothing says how many fit"
+        )
+    })
 }
 
 /// The batch and the share of memory at which shapes are told apart, whatever a candidate's own are: those of the
@@ -109,6 +125,50 @@ pub(super) fn kv_blocks(
     blocks.map_err(|reason| format!("candidate KV capacity infeasible: {}: {reason}", role.name()))
 }
 
+/// Why the blocks that were given are more than candidates have room for: one sentence for every engine and role with
+/// such candidates.
+pub(super) fn overcommitted(
+    space: &SearchSpace,
+    catalogue: &Catalogue,
+    mode: DeploymentMode,
+    placements: &[Placement],
+) -> Vec<String> {
+    let names_a_model = matches!(space.timing, TimingConfig::Profile(_) | TimingConfig::Roofline(_));
+    let Some(blocks) = space.num_gpu_blocks.filter(|_| names_a_model) else { return Vec::new() };
+    let problem = |backend, role: Role, shape: &Shape| {
+        // Small passes leave the most room: if there is not enough then, there never is.
+        let [(_, batched_tokens), _] = role.batch_knobs(space);
+        let (tokens, fraction) = (*batched_tokens.iter().min()?, role.gpu_memory_utilization(space));
+        let plan = plan(space, catalogue, backend, shape, tokens, fraction).ok()?;
+        plan.too_many_blocks(blocks, role.block_size(space))
+    };
+    let mut found: IndexMap<(Backend, Role), IndexMap<Shape, Option<String>>> = IndexMap::new();
+    for &Placement { backend, layout } in placements {
+        for &role in Role::of_mode(mode) {
+            let Some(shape) = role.shape(&layout) else { continue };
+            let shape = Shape { replicas: 1, ..shape };
+            let shapes = found.entry((backend, role)).or_default();
+            shapes.entry(shape).or_insert_with(|| problem(backend, role, &shape));
+        }
+    }
+    let sentences = found.into_iter().filter_map(|((backend, role), shapes)| {
+        let mut crowded = shapes.into_iter().filter_map(|(shape, reason)| Some((shape, reason?)));
+        let (shape, reason) = crowded.next()?;
+        let others = match crowded.count() {
+            0 => String::new(),
+            count => format!(", and {count} other shapes"),
+        };
+        Some(format!(
+            "search_space.num_gpu_blocks: {} workers of {} GPUs ({}) with {}{others}: {reason}",
+            role.name(),
+            layout::gpus_per_worker(&shape),
+            layout::strategy(&shape),
+            backend.name()
+        ))
+    });
+    sentences.collect()
+}
+
 /// The number of requests in flight that fills a share of a candidate's KV cache, and what it is derived from.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct KvLoad {
@@ -152,7 +212,7 @@ pub(super) fn pool_capacity_tokens(shape: &Shape, num_gpu_blocks: u32, block_siz
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::scenario::{DeploymentMode, RooflineConfig};
+    use crate::config::scenario::RooflineConfig;
     use crate::search::test_support::{plan, profiled};
 
     #[test]
@@ -176,6 +236,24 @@ mod tests {
         let pool = candidate.scenario.deployment.agg.unwrap();
         assert!(pool.memory.is_some() && pool.engine.num_gpu_blocks > 0);
         assert_ne!(pool.engine.num_gpu_blocks, 16384, "the default of a search that knows no model");
+    }
+
+    #[test]
+    fn more_blocks_than_fit_are_noticed() {
+        let notices = |blocks| {
+            let mut config = profiled("Qwen/Qwen3-32B", "h200_sxm", DeploymentMode::Agg, 4);
+            config.search_space.num_gpu_blocks = blocks;
+            let notices = plan(config).notices.into_iter();
+            notices.filter(|notice| notice.contains("num_gpu_blocks")).collect::<Vec<_>>()
+        };
+        assert_eq!((notices(None).len(), notices(Some(100)).len()), (0, 0));
+        let crowded = notices(Some(8000));
+        assert_eq!(crowded.len(), 1, "{crowded:?}");
+        assert!(
+            crowded[0].contains("agg workers of 1 GPUs (tp) with vllm: 8000 blocks of 64"),
+            "{crowded:?}"
+        );
+        assert!(notices(Some(1_000_000))[0].contains(", and 2 other shapes: "));
     }
 
     #[test]

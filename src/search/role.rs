@@ -4,7 +4,7 @@ use crate::config::scenario::DeploymentMode;
 use crate::config::search::{ParallelConfig, SearchSpace, Shape};
 
 /// What the workers of a pool do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Role {
     Agg,
     Prefill,

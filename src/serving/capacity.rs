@@ -9,7 +9,7 @@ use super::pricing::profile_of;
 use crate::config::scenario::{CapacitySource, MemoryConfig, Pool, Scenario, TimingConfig};
 use crate::model::{Catalogue, Split};
 use crate::report::record::{CapacityRecord, MemoryOrigin, Role};
-use crate::timing::memory::{MemoryPlan, MemoryQuery, MemorySource, from_profile};
+use crate::timing::memory::{MemoryError, MemoryPlan, MemoryQuery, MemorySource, from_profile};
 use crate::timing::profile::{Entry, Pack, Shape};
 
 /// A scenario whose pools all know their KV blocks, and where those of a memory model come from.
@@ -66,13 +66,7 @@ fn capacity(pool: &Pool, catalogue: &Catalogue) -> Result<Option<CapacityRecord>
         }
         (None, TimingConfig::Profile(config)) => {
             let Ok(entry) = profile_of(pool, config) else { return Ok(None) };
-            let fraction = pool.engine.gpu_memory_utilization;
-            match from_profile(Pack::embedded(), &entry, tokens, fraction) {
-                Some(plan) => plan,
-                None => of_entry(pool, &entry, tokens)
-                    .plan(catalogue)
-                    .map_err(|error| format!("{key}: {error}"))?,
-            }
+            plan_of_entry(pool, &entry, tokens, catalogue).map_err(|error| format!("{key}: {error}"))?
         }
         (None, _) => return Err(format!("{key}: has to be given where nothing says what model is served")),
     };
@@ -87,6 +81,35 @@ fn capacity(pool: &Pool, catalogue: &Catalogue) -> Result<Option<CapacityRecord>
         ));
     }
     Ok(Some(record(&plan, blocks, block_size)))
+}
+
+/// Why the blocks that were given for a pool are more than its memory has room for, if they are and something says what
+/// is served.
+pub(super) fn overcommitted(pool: &Pool, catalogue: &Catalogue) -> Option<String> {
+    let engine = &pool.engine;
+    let tokens = engine.max_num_batched_tokens.filter(|_| engine.capacity_source == CapacitySource::Given)?;
+    let plan = match &pool.timing {
+        TimingConfig::Profile(config) => {
+            plan_of_entry(pool, &profile_of(pool, config).ok()?, tokens, catalogue).ok()?
+        }
+        TimingConfig::Roofline(config) => query(pool, &config.memory()?, tokens).plan(catalogue).ok()?,
+        TimingConfig::Polynomial | TimingConfig::Fixed { .. } | TimingConfig::Grid(_) => return None,
+    };
+    plan.too_many_blocks(engine.num_gpu_blocks, engine.block_size)
+}
+
+/// The memory of a worker that a profile belongs to.
+fn plan_of_entry(
+    pool: &Pool,
+    entry: &Entry<'_>,
+    tokens: u32,
+    catalogue: &Catalogue,
+) -> Result<MemoryPlan, MemoryError> {
+    let fraction = pool.engine.gpu_memory_utilization;
+    match from_profile(Pack::embedded(), entry, tokens, fraction) {
+        Some(plan) => Ok(plan),
+        None => of_entry(pool, entry, tokens).plan(catalogue),
+    }
 }
 
 /// Asks for a worker of a model and a GPU that are named.

@@ -22,8 +22,10 @@ pub mod pool;
 pub mod predictor;
 mod pricing;
 pub mod recorder;
+mod remarks;
 pub mod router;
 pub mod worker;
 
 pub use assembly::{ReplayError, ReplayLimits, Traffic, replay, unsupported};
 pub use pricing::{profile_of, timing_records};
+pub use remarks::remarks;

@@ -112,3 +112,35 @@ workload: {requests: [{arrival_ms: 0, input_length: 100, output_length: 3}]}
     assert_eq!(answer["capacity"]["agg"]["capacity_bytes"], 30_000_000_000_u64);
     assert_eq!(answer["scenario"]["facts"]["hardware"][0]["path"], "my_gpu.json");
 }
+
+#[test]
+fn more_than_fits_is_served_with_a_warning() {
+    let place = Workplace::with("scenario.yaml", PROFILED);
+    let said = |sets: &[&str]| {
+        let sets = sets.iter().flat_map(|set| ["--set", set]);
+        let arguments: Vec<&str> = ["replay", "scenario.yaml"].into_iter().chain(sets).collect();
+        place.run(&arguments).ending(0).stderr
+    };
+    let fits = said(&["deployment.agg.engine.num_gpu_blocks=54888"]);
+    assert!(!fits.contains("warning"), "{fits}");
+    let crowded = said(&["deployment.agg.engine.num_gpu_blocks=54889"]);
+    for part in [
+        "scenario.yaml: warning: deployment.agg.engine.num_gpu_blocks: 54889 blocks of 64 tokens are more than fit",
+        "GiB are available of 180.0 GiB; there is room for 54888",
+    ] {
+        assert!(crowded.contains(part), "{crowded}");
+    }
+    let sglang = said(&["deployment.agg.engine={backend: sglang}"]);
+    assert!(sglang.contains("gpu_memory_utilization: 0.9 is more than the 0.8"), "{sglang}");
+    let less = said(&["deployment.agg.engine={backend: sglang, gpu_memory_utilization: 0.8}"]);
+    assert!(!less.contains("gpu_memory_utilization"), "{less}");
+
+    let long = "workload={requests: [{arrival_ms: 0, input_length: 196600, output_length: 9}]}";
+    let warned = said(&[long]);
+    assert!(
+        warned.contains("max_model_len: is not given, and 1 of 1 requests are longer than the 196608"),
+        "{warned}"
+    );
+    let told = said(&[long, "deployment.agg.engine.max_model_len=196608"]);
+    assert!(!told.contains("max_model_len: is not given"), "{told}");
+}

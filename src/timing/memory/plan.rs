@@ -144,6 +144,24 @@ impl MemoryPlan {
         }
     }
 
+    /// Why so many blocks of KV cache do not fit, if they do not.
+    pub fn too_many_blocks(&self, blocks: u32, block_size: u32) -> Option<String> {
+        let room = self.kv_blocks(block_size).unwrap_or(0);
+        if blocks <= room {
+            return None;
+        }
+        let gib = |bytes: f64| bytes / f64::from(1 << 30);
+        let kv_bytes = self.kv.bytes_of(u64::from(blocks) * u64::from(block_size));
+        Some(format!(
+            "{blocks} blocks of {block_size} tokens are more than fit: {:.1} GiB per GPU are needed for them and {:.1} GiB for \
+             everything else, {:.1} GiB are available of {:.1} GiB; there is room for {room}",
+            gib(kv_bytes),
+            gib(self.non_kv_bytes()),
+            gib(self.available_bytes()),
+            gib(self.capacity_bytes as f64)
+        ))
+    }
+
     /// Whole blocks of KV cache that fit, at least one.
     ///
     /// # Errors
@@ -223,6 +241,15 @@ mod tests {
         assert!(plan(350.0, FractionOf::Total).kv_blocks(64).is_err());
         assert!(plan(397.0, FractionOf::Total).kv_tokens().is_ok());
         assert!(plan(398.0, FractionOf::Total).kv_tokens().is_err());
+    }
+
+    #[test]
+    fn more_blocks_than_fit_say_so() {
+        let plan = plan(200.0, FractionOf::Total);
+        assert_eq!(plan.too_many_blocks(4, 16), None);
+        let reason = plan.too_many_blocks(5, 16).unwrap();
+        assert!(reason.starts_with("5 blocks of 16 tokens are more than fit: "), "{reason}");
+        assert!(reason.ends_with("there is room for 4"), "{reason}");
     }
 
     #[test]
