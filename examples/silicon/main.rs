@@ -5,9 +5,14 @@
 //! FOLDER (default `../shared/silicon`) holds `aic_silicon_agg.csv` and `aic_silicon_disagg.csv`: points of the public
 //! `InferenceX` database, one row each. Every row that a bundled profile prices is replayed the way it was driven, and its
 //! mean TTFT and TPOT are compared. Nothing is fitted to the rows. `--points` writes each comparison to a CSV file.
+//!
+//! `vllm_sharegpt_requests.csv` in the same folder holds requests one by one, of GPUs without a profile: there a grid is fitted
+//! to the first hundred of each case, and the others are compared.
 
 mod measured;
+mod minimise;
 mod point;
+mod sharegpt;
 mod tally;
 
 use std::io::Write;
@@ -45,6 +50,7 @@ fn main() -> Result<(), Failure> {
         write_points(path, &points)?;
     }
     print!("{}", tally::report(rows.len(), &points, skipped));
+    print!("{}", sharegpt::report(&arguments.folder)?);
     Ok(())
 }
 
