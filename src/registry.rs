@@ -80,7 +80,7 @@ impl Registry {
 
     /// Makes a router. The error lists every problem found, with where the policy was written.
     pub fn router(&self, config: &PolicyConfig) -> Result<Box<dyn RoutingPolicy>, PolicyError> {
-        let router = make(&self.routers, "router", config)?;
+        let router = make(&self.routers, "router", config, [])?;
         let problems = router.problems();
         if problems.is_empty() { Ok(router) } else { Err(refuse(config, problems)) }
     }
@@ -111,6 +111,7 @@ impl Registry {
     ) -> Result<Option<NewPlanner>, PolicyError> {
         let preset = SCALING_POLICIES.iter().find(|preset| preset.name == Some(config.policy.as_str()));
         let mut config = config.clone();
+        let mut problems = Vec::new();
         if let Some(preset) = preset {
             let settings = &preset.values;
             if !settings.enable_throughput_scaling && !settings.enable_load_scaling {
@@ -120,19 +121,27 @@ impl Registry {
                 }
                 return Ok(None);
             }
-            let mut fields = preset_fields(settings);
-            // With scaling of one kind only, the other is off and not at its default.
-            if !settings.enable_throughput_scaling
-                && config.fields.get("optimization_target") == Some(&"sla".into())
-            {
-                fields.insert("enable_throughput_scaling".into(), false.into());
+            let by_bounds = config.fields.get("optimization_target") == Some(&"sla".into());
+            if settings.enable_throughput_scaling && !by_bounds {
+                problems.push(format!(
+                    "policy: `{}` scales ahead of traffic, which needs `optimization_target: sla` beside it",
+                    config.policy
+                ));
             }
+            let mut fields = preset_fields(settings, by_bounds);
             fields.extend(std::mem::take(&mut config.fields));
             config.fields = fields;
             BUILTIN_PLANNER.clone_into(&mut config.policy);
         }
-        let policy = make(&self.planners, "planner", &config)?;
-        let problems = policy.problems(Some(mode));
+        let presets = SCALING_POLICIES.iter().filter_map(|preset| preset.name);
+        let policy = match make(&self.planners, "planner", &config, presets) {
+            Ok(policy) => policy,
+            Err(error) => {
+                problems.extend(error.problems);
+                return Err(refuse(&config, problems));
+            }
+        };
+        problems.extend(policy.problems(Some(mode)));
         if !problems.is_empty() {
             return Err(refuse(&config, problems));
         }
@@ -163,46 +172,70 @@ impl Registry {
 
     /// Makes a load predictor. The error lists every problem found, with where it was written.
     pub fn predictor(&self, config: &PolicyConfig) -> Result<Box<dyn LoadPredictor>, PolicyError> {
-        let predictor = make(&self.predictors, "load predictor", config)?;
+        let predictor = make(&self.predictors, "load predictor", config, [])?;
         let problems = predictor.problems();
         if problems.is_empty() { Ok(predictor) } else { Err(refuse(config, problems)) }
     }
 }
 
-/// Makes what is registered under the name of `config`; `kind` says what that would be.
+/// Makes what is registered under the name of `config`; `kind` says what that would be, `others` which names it has beside those
+/// that are registered.
 fn make<T: ?Sized>(
     factories: &BTreeMap<&'static str, Factory<T>>,
     kind: &str,
     config: &PolicyConfig,
+    others: impl IntoIterator<Item = &'static str>,
 ) -> Result<Box<T>, PolicyError> {
     let name = config.policy.as_str();
     let Some(factory) = factories.get(name) else {
-        let known: Vec<_> = factories.keys().copied().collect();
+        let known: Vec<_> = factories.keys().copied().chain(others).collect();
         let nearest = nearest(name, known.iter().copied());
         let hint = nearest.map_or_else(String::new, |nearest| format!("; did you mean `{nearest}`?"));
         let problem = format!("policy: unknown {kind} `{name}`; known are {}{hint}", known.join(", "));
         return Err(refuse(config, vec![problem]));
     };
-    factory(config.fields.clone())
-        .map_err(|error| refuse(config, vec![format!("{name}: {}", with_nearest_name(&error.to_string()))]))
+    factory(config.fields.clone()).map_err(|error| {
+        let mut problems = field_problems(*factory, &config.fields);
+        if problems.is_empty() {
+            problems.push(format!("policy: `{name}`: {error}"));
+        }
+        refuse(config, problems)
+    })
+}
+
+/// What is wrong with each field by itself.
+fn field_problems<T: ?Sized>(factory: Factory<T>, fields: &Map<String, Value>) -> Vec<String> {
+    let mut problems = Vec::new();
+    for (name, value) in fields {
+        let alone = Map::from_iter([(name.clone(), value.clone())]);
+        if let Some(error) = factory(alone).err().map(|error| error.to_string())
+            && !error.starts_with("missing field")
+        {
+            problems.push(format!("{name}: {}", with_nearest_name(&error)));
+        }
+    }
+    problems
 }
 
 fn refuse(config: &PolicyConfig, problems: Vec<String>) -> PolicyError {
     PolicyError { location: config.location.clone(), problems }
 }
 
-/// A preset of the built-in planner as its fields.
-fn preset_fields(settings: &ScalingSettings) -> Map<String, Value> {
+/// A preset of the built-in planner as its fields, where it goes by the bounds of requests or not.
+fn preset_fields(settings: &ScalingSettings, by_bounds: bool) -> Map<String, Value> {
     let mut fields = Map::new();
     if settings.enable_load_scaling {
         fields.insert("enable_load_scaling".into(), true.into());
     }
-    // Without a target that it can serve, throughput scaling has to be refused rather than left out.
-    if settings.enable_throughput_scaling {
-        fields.insert("enable_throughput_scaling".into(), true.into());
-        if let Some(seconds) = settings.throughput_adjustment_interval_seconds {
-            fields.insert("throughput_adjustment_interval_seconds".into(), seconds.into());
-        }
+    // With scaling of one kind only, the other is off and not at its default.
+    if by_bounds {
+        fields.insert("enable_throughput_scaling".into(), settings.enable_throughput_scaling.into());
+    }
+    if settings.enable_throughput_scaling
+        && by_bounds
+        && let Some(seconds) = settings.throughput_adjustment_interval_seconds
+    {
+        fields.insert("throughput_adjustment_interval_seconds".into(), seconds.into());
     }
     if let Some(seconds) = settings.load_adjustment_interval_seconds {
         fields.insert("load_adjustment_interval_seconds".into(), seconds.into());
@@ -292,12 +325,55 @@ mod tests {
         );
         let misspelt = problems("kv_router", &serde_json::json!({"router_temprature": 1}));
         assert!(
-            misspelt.starts_with("deployment.router.kv_router: unknown field `router_temprature`"),
+            misspelt.starts_with("deployment.router.router_temprature: unknown field `router_temprature`"),
             "{misspelt}"
         );
         assert!(misspelt.ends_with("did you mean `router_temperature`?"), "{misspelt}");
         let several =
             problems("kv_router", &serde_json::json!({"overlap_score_credit": 2, "prefill_load_scale": -1}));
         assert_eq!(several.lines().count(), 2, "{several}");
+        let wrong =
+            problems("kv_router", &serde_json::json!({"overlap_score_credit": "x", "temperature": 1}));
+        let lines: Vec<_> = wrong.lines().collect();
+        assert_eq!(lines.len(), 2, "{wrong}");
+        assert!(
+            lines[0].starts_with("deployment.router.overlap_score_credit: invalid type: string"),
+            "{wrong}"
+        );
+        assert!(lines[1].starts_with("deployment.router.temperature: unknown field"), "{wrong}");
+    }
+
+    fn planner_problems(policy: &str, fields: Value) -> String {
+        let Value::Object(fields) = fields else { panic!("a mapping") };
+        let config = PolicyConfig { policy: policy.into(), fields, location: "deployment.planner".into() };
+        let planner = Registry::builtin().planner(&config, DeploymentMode::Agg);
+        planner.err().map_or_else(String::new, |error| error.to_string())
+    }
+
+    #[test]
+    fn presets_are_known_and_complain_of_what_was_written_only() {
+        let unknown = planner_problems("load_180_6", serde_json::json!({}));
+        assert!(
+            unknown.starts_with("deployment.planner.policy: unknown planner `load_180_6`; known are"),
+            "{unknown}"
+        );
+        assert!(unknown.contains("queue_aware, disabled, throughput_180_5"), "{unknown}");
+        assert!(unknown.ends_with("did you mean `load_180_5`?"), "{unknown}");
+        for preset in ["throughput_600_5", "hybrid_180_5"] {
+            let found = planner_problems(preset, serde_json::json!({"max_gpu_budget": 0}));
+            let lines: Vec<_> = found.lines().collect();
+            assert_eq!(lines.len(), 2, "{found}");
+            let expected =
+                format!("deployment.planner.policy: `{preset}` scales ahead of traffic, which needs");
+            assert!(lines[0].starts_with(&expected), "{found}");
+            assert!(lines[1].starts_with("deployment.planner.max_gpu_budget: 0 "), "{found}");
+            assert_eq!(planner_problems(preset, serde_json::json!({"optimization_target": "sla"})), "");
+        }
+        assert_eq!(planner_problems("load_180_5", serde_json::json!({})), "");
+        let misspelt =
+            planner_problems("planner", serde_json::json!({"max_gpu_budgt": 4, "min_endpoint": "2"}));
+        assert!(misspelt.contains("deployment.planner.max_gpu_budgt: unknown field"), "{misspelt}");
+        assert!(misspelt.contains("did you mean `max_gpu_budget`?"), "{misspelt}");
+        assert!(misspelt.contains("deployment.planner.min_endpoint: invalid type"), "{misspelt}");
     }
 }

@@ -68,6 +68,11 @@ fn note_refusals(file: &Path, document: &Document, registry: &Registry, console:
         }
         Document::Scenario(scenario) => ("replay", serving::unsupported(scenario)),
     };
+    if let Document::Scenario(scenario) = document {
+        for remark in serving::planner::remarks(scenario, registry) {
+            console.note(format!("{}: warning: {remark}", file.display()));
+        }
+    }
     for refusal in refusals {
         console.note(format!("{}: `spica {command}` will refuse {refusal}", file.display()));
     }

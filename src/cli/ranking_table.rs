@@ -15,8 +15,11 @@ const REASONS_SHOWN: usize = 3;
 /// What stands where a candidate has no such setting or figure.
 const ABSENT: &str = "-";
 
+/// Heading of what changes with a planner only.
+const AVERAGE_GPUS: &str = "avg GPUs";
 /// Figures that are shown when candidates have them: heading, name in the summary, factor.
-const FIGURES: [(&str, &str, f64); 6] = [
+const FIGURES: [(&str, &str, f64); 7] = [
+    (AVERAGE_GPUS, "avg_gpu", 1.0),
     ("tok/s", "output_throughput_tok_s", 1.0),
     ("goodput tok/s", "goodput_output_throughput_tok_s", 1.0),
     ("attainment %", "attainment", 100.0),
@@ -85,18 +88,21 @@ fn ranking(candidates: &[Candidate]) -> String {
     let figures: Vec<_> = FIGURES
         .into_iter()
         .filter(|(_, name, _)| candidates.iter().any(|one| metric(&one.metrics, name).is_some()))
+        .filter(|(heading, ..)| *heading != AVERAGE_GPUS || candidates.iter().any(has_planner))
         .collect();
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
     let objectives = objectives(&candidates[0]);
     let has_marks = candidates.iter().any(|candidate| !marks(candidate).is_empty());
-    let headings = ["rank"].into_iter().chain(objectives.iter().copied()).chain(["GPUs"]);
+    let regret = candidates[0].regret.map(|_| "regret %");
+    let headings = ["rank"].into_iter().chain(objectives.iter().copied()).chain(regret).chain(["GPUs"]);
     let headings = headings.chain(has_marks.then_some("timing")).chain(knobs.iter().copied());
     table.set_header(headings.chain(figures.iter().map(|(heading, ..)| *heading)));
     for (candidate, settings) in shown.iter().zip(&settings) {
         let worth = objectives.iter().map(|name| figure(worth(candidate, name)));
-        let place =
-            [candidate.rank.to_string()].into_iter().chain(worth).chain([candidate.used_gpus.to_string()]);
+        let regret = regret.map(|_| candidate.regret.map_or(ABSENT.into(), |regret| figure(regret * 100.0)));
+        let place = [candidate.rank.to_string()].into_iter().chain(worth).chain(regret);
+        let place = place.chain([candidate.used_gpus.to_string()]);
         let marks = has_marks.then(|| told_marks(candidate));
         let settings = knobs.iter().map(|knob| settings.get(*knob).map_or(ABSENT.into(), String::clone));
         let measured = figures.iter().map(|(_, name, factor)| {
@@ -150,6 +156,10 @@ fn remarks(candidates: &[Candidate]) -> Vec<String> {
     let outside = "extrapolated: some passes lie outside what their timing was sampled from";
     remarks.extend(extrapolated.then(|| outside.to_owned()));
     remarks
+}
+
+fn has_planner(candidate: &Candidate) -> bool {
+    candidate.scenario.deployment.planner.is_some()
 }
 
 /// Headings of what the candidates are judged by.

@@ -61,7 +61,8 @@ pub(super) fn run(
         (None, Some(_)) => ActivityDetail::Passes,
         (None, None) => ActivityDetail::None,
     };
-    for remark in serving::remarks(&scenario, &workload) {
+    let remarks = serving::remarks(&scenario, &workload);
+    for remark in remarks.into_iter().chain(serving::planner::remarks(&scenario, registry)) {
         console.note(format!("{}: warning: {remark}", file.display()));
     }
     let limits = ReplayLimits { detail, ..ReplayLimits::default() };

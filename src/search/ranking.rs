@@ -11,6 +11,9 @@ use super::trial::{Timings, TrialRecord};
 use crate::config::scenario::Scenario;
 use crate::config::search::OptimizationTarget;
 
+/// The planner by which the others are measured: it knows every request beforehand.
+const YARDSTICK: &str = "clairvoyant";
+
 /// A deployment that was replayed and counts.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Candidate {
@@ -18,6 +21,9 @@ pub struct Candidate {
     pub rank: usize,
     /// The goal's objective, signed so that higher is better; the first of a Pareto goal as it is.
     pub score: f64,
+    /// How much of the score of the best planner that knows the future it misses, as a share; absent in a search without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub regret: Option<f64>,
     /// GPUs that it occupies.
     pub used_gpus: u32,
     /// Every setting by name.
@@ -39,6 +45,7 @@ impl Candidate {
         Some(Self {
             rank: 0,
             score: record.score?,
+            regret: None,
             used_gpus: record.used_gpus,
             config: record.config.clone(),
             metrics: record.metrics.clone()?,
@@ -46,6 +53,11 @@ impl Candidate {
             timing: record.timing.clone(),
             scenario: record.scenario.as_deref()?.clone(),
         })
+    }
+
+    fn knows_the_future(&self) -> bool {
+        let planner = self.scenario.deployment.planner.as_ref();
+        planner.is_some_and(|planner| planner.policy == YARDSTICK)
     }
 
     /// The value of each objective of a Pareto goal, signed so that higher is better.
@@ -86,6 +98,12 @@ pub fn rank(mut candidates: Vec<Candidate>) -> Vec<Candidate> {
         used_gpus: candidate.used_gpus,
         config: Value::Object(candidate.config.clone()).to_string(),
     });
+    let best = candidates.iter().find(|candidate| candidate.knows_the_future());
+    if let Some(best) = best.map(|candidate| candidate.score).filter(|&score| score != 0.0) {
+        for candidate in &mut candidates {
+            candidate.regret = Some((best - candidate.score) / best.abs());
+        }
+    }
     numbered(candidates)
 }
 
@@ -134,6 +152,7 @@ fn higher_first(left: f64, right: f64) -> Ordering {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::scenario::PolicyConfig;
     use crate::search::test_support::{config, plan};
 
     fn candidates(of: &[(f64, u32, &str)]) -> Vec<Candidate> {
@@ -142,6 +161,7 @@ mod tests {
         let candidate = |&(score, used_gpus, name): &(f64, u32, &str)| Candidate {
             rank: 0,
             score,
+            regret: None,
             used_gpus,
             config: Map::from_iter([("name".into(), Value::from(name))]),
             metrics: Metrics::new(),
@@ -170,6 +190,20 @@ mod tests {
             assert_eq!(names, "abcegdf");
             assert_eq!(ranked.iter().map(|one| one.rank).collect::<Vec<_>>(), [1, 2, 3, 4, 5, 6, 7]);
         }
+    }
+
+    #[test]
+    fn regret_is_what_foresight_would_have_gained() {
+        let mut all = candidates(&[(8.0, 1, "a"), (10.0, 1, "b"), (12.0, 1, "c"), (5.0, 1, "d")]);
+        assert!(rank(all.clone()).iter().all(|one| one.regret.is_none()), "nobody knows the future");
+        for place in [1, 3] {
+            all[place].scenario.deployment.planner = Some(PolicyConfig::named(YARDSTICK));
+        }
+        let regrets: Vec<_> = rank(all).iter().map(|one| one.regret.unwrap()).collect();
+        assert_eq!(regrets, [-0.2, 0.0, 0.2, 0.5], "by the better of the two that do");
+        let mut late = candidates(&[(-150.0, 1, "a"), (-100.0, 1, "b")]);
+        late[1].scenario.deployment.planner = Some(PolicyConfig::named(YARDSTICK));
+        assert_eq!(rank(late)[1].regret, Some(0.5), "latencies are negative scores");
     }
 
     fn on(name: &str, first: (&str, f64), second: (&str, f64)) -> Candidate {

@@ -12,7 +12,7 @@ use serde::Deserialize;
 
 use super::demand::{changes, problems, within_budget};
 use super::work::WorkModel;
-use super::{Decision, Interest, Observation, PlanningPolicy, PoolSetup, Setup};
+use super::{Decision, GpuBounds, Interest, Observation, PlanningPolicy, PoolSetup, Setup};
 use crate::config::scenario::DeploymentMode;
 use crate::report::scaling::Proposal;
 use crate::simulation::{SimDuration, SimTime};
@@ -144,6 +144,10 @@ impl PlanningPolicy for Clairvoyant {
         }
     }
 
+    fn gpu_bounds(&self) -> GpuBounds {
+        GpuBounds { least: None, most: Some(self.max_gpu_budget) }
+    }
+
     fn problems(&self, _mode: Option<DeploymentMode>) -> Vec<String> {
         problems(
             &[
@@ -153,6 +157,7 @@ impl PlanningPolicy for Clairvoyant {
                 ("itl_ms", self.itl_ms),
             ],
             self.min_endpoint,
+            self.max_gpu_budget,
         )
     }
 }

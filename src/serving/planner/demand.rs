@@ -25,7 +25,7 @@ pub(super) fn changes(observation: &Observation, targets: &[u32]) -> Vec<Option<
 }
 
 /// Problems of the fields that these planners share.
-pub(super) fn problems(fields: &[(&str, f64)], min_endpoint: u32) -> Vec<String> {
+pub(super) fn problems(fields: &[(&str, f64)], min_endpoint: u32, max_gpu_budget: u32) -> Vec<String> {
     let mut problems: Vec<String> = fields
         .iter()
         .filter(|(_, value)| !(value.is_finite() && *value > 0.0))
@@ -33,6 +33,9 @@ pub(super) fn problems(fields: &[(&str, f64)], min_endpoint: u32) -> Vec<String>
         .collect();
     if min_endpoint == 0 {
         problems.push("min_endpoint: 0 must be at least 1".into());
+    }
+    if max_gpu_budget == 0 {
+        problems.push("max_gpu_budget: 0 leaves no GPU".into());
     }
     problems
 }

@@ -21,6 +21,7 @@ pub mod clairvoyant;
 mod demand;
 mod policy;
 pub mod queue_aware;
+mod remarks;
 pub mod traffic;
 pub mod work;
 
@@ -28,8 +29,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub use policy::{
-    Decision, Interest, Observation, Outstanding, PlanningPolicy, PoolObservation, PoolSetup, Setup,
+    Decision, GpuBounds, Interest, Observation, Outstanding, PlanningPolicy, PoolObservation, PoolSetup,
+    Setup,
 };
+
+pub use remarks::remarks;
 
 use self::traffic::TrafficWindow;
 use super::fleet::{FleetState, PoolState};

@@ -37,11 +37,25 @@ pub trait PlanningPolicy: Send {
     /// Decides, given what was observed.
     fn plan(&mut self, observation: &Observation) -> Decision;
 
+    /// The GPUs that the policy keeps the deployment within.
+    fn gpu_bounds(&self) -> GpuBounds {
+        GpuBounds::default()
+    }
+
     /// Problems of the configuration in a deployment of this mode, one sentence each, naming the field. Without a mode, those
     /// that there are in any.
     fn problems(&self, _mode: Option<DeploymentMode>) -> Vec<String> {
         Vec::new()
     }
+}
+
+/// GPUs that a deployment may have; without a number there is no such bound.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GpuBounds {
+    /// At least.
+    pub least: Option<u32>,
+    /// At most.
+    pub most: Option<u32>,
 }
 
 /// What a policy wants to see at a tick.

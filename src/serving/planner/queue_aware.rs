@@ -14,7 +14,7 @@ use serde::Deserialize;
 
 use super::demand::{changes, problems, within_budget};
 use super::work::WorkModel;
-use super::{Decision, Interest, Observation, PlanningPolicy, PoolSetup, Setup};
+use super::{Decision, GpuBounds, Interest, Observation, PlanningPolicy, PoolSetup, Setup};
 use crate::config::scenario::DeploymentMode;
 use crate::report::scaling::Proposal;
 use crate::simulation::{SimDuration, SimTime};
@@ -150,6 +150,10 @@ impl PlanningPolicy for QueueAware {
         }
     }
 
+    fn gpu_bounds(&self) -> GpuBounds {
+        GpuBounds { least: None, most: Some(self.max_gpu_budget) }
+    }
+
     fn problems(&self, _mode: Option<DeploymentMode>) -> Vec<String> {
         let mut problems = problems(
             &[
@@ -160,6 +164,7 @@ impl PlanningPolicy for QueueAware {
                 ("itl_ms", self.itl_ms),
             ],
             self.min_endpoint,
+            self.max_gpu_budget,
         );
         if !(0.0..1.0).contains(&self.dead_band) {
             problems.push(format!("dead_band: {} must be at least 0 and below 1", self.dead_band));

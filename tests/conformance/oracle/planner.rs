@@ -2,11 +2,11 @@
 //!
 //! | case | ticks equal | average GPUs | reference | tokens per second and GPU | reference |
 //! |---|---|---|---|---|---|
-//! | conv_planner_agg_throughput | 711 of 711 | 2.343 | 2.343 | 494.1 | 494.1 |
-//! | conv_planner_disagg_throughput | 709 of 709 | 3.003 | 3.003 | 387.0 | 387.0 |
-//! | conv_planner_agg_load | 710 of 710 with the right draws | 2.141 | 2.142 | 542.0 | 541.7 |
-//! | aic_qwen32b_h200_planner_sla | 764 of the 800 that are known | 2.20 | 2.37 | 145.7 | 142.4 |
-//! | aic_qwen32b_h200_planner_sla_load | the first 13, then up to 420 of 714 | 28.5 to 30.0 | 29.46 | 38.6 to 40.6 | 39.2 |
+//! | `conv_planner_agg_throughput` | 711 of 711 | 2.343 | 2.343 | 494.1 | 494.1 |
+//! | `conv_planner_disagg_throughput` | 709 of 709 | 3.003 | 3.003 | 387.0 | 387.0 |
+//! | `conv_planner_agg_load` | 710 of 710 with the right draws | 2.141 | 2.142 | 542.0 | 541.7 |
+//! | `aic_qwen32b_h200_planner_sla` | 764 of the 800 that are known | 2.20 | 2.37 | 145.7 | 142.4 |
+//! | `aic_qwen32b_h200_planner_sla_load` | the first 13, then up to 420 of 714 | 28.5 to 30.0 | 29.46 | 38.6 to 40.6 | 39.2 |
 //!
 //! With round-robin routing and fixed thresholds nothing is left to chance, and all of it is equal to the reference. Behind the
 //! KV router ties are drawn: of a few seeds one draws what the reference drew.

@@ -32,7 +32,7 @@ use self::config::{Fields, PlannerConfig, Target};
 use self::estimates::Worker;
 use self::model::{ModelOptions, PassModel};
 use super::traffic::TrafficWindow;
-use super::{Decision, Interest, Observation, PlanningPolicy, PoolObservation, PoolSetup, Setup};
+use super::{Decision, GpuBounds, Interest, Observation, PlanningPolicy, PoolObservation, PoolSetup, Setup};
 use crate::config::scenario::{DeploymentMode, PolicyConfig};
 use crate::report::record::Role;
 use crate::report::scaling::Proposal;
@@ -164,6 +164,11 @@ impl PlanningPolicy for BuiltinPlanner {
         }
         let acting = if self.config.load_scaling { "load" } else { "throughput" };
         self.project(observation, proposals, acting, clamps)
+    }
+
+    fn gpu_bounds(&self) -> GpuBounds {
+        let Budget { min: least, max: most } = self.budget();
+        GpuBounds { least, most }
     }
 
     fn problems(&self, mode: Option<DeploymentMode>) -> Vec<String> {

@@ -57,6 +57,7 @@ impl Store {
     }
 
     /// The same, drawing between equally full cells.
+    #[must_use]
     pub fn drawing(self, draws: ChaCha8Rng) -> Self {
         Self { draws: Some(draws), ..self }
     }

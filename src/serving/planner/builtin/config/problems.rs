@@ -174,6 +174,7 @@ impl Fields {
             );
         }
         let (min, max) = (resolved.min_gpu_budget, resolved.max_gpu_budget);
+        refuse(max == 0, "max_gpu_budget: 0 leaves no GPU; leave the budget open with -1".into());
         refuse(
             min >= 0 && max >= 0 && min > max,
             format!("min_gpu_budget: {min} is above max_gpu_budget {max}"),
@@ -253,6 +254,7 @@ mod tests {
                 "load_adjustment_interval_seconds": 180}),
                 "180 s is not below",
             ),
+            (json!({"max_gpu_budget": 0}), "max_gpu_budget: 0 leaves no GPU"),
             (json!({"min_gpu_budget": 9}), "min_gpu_budget: 9 is above max_gpu_budget 8"),
         ];
         for (given, expected) in cases {
