@@ -48,7 +48,7 @@ impl PooledGaps {
         let mut squares = 0.0;
         selection.sweep(timelines, |gap, weight| {
             if gap > 0 {
-                squares += weight as f64 * (rate(gap) - mean).powi(2);
+                squares += real(weight) * (rate(gap) - mean).powi(2);
             }
         });
         while !selection.pending.is_empty() {
@@ -73,8 +73,15 @@ impl PooledGaps {
 }
 
 /// Tokens per second of a gap in nanoseconds.
+#[inline]
 fn rate(gap: u64) -> f64 {
-    NS_PER_S / gap as f64
+    NS_PER_S / real(gap)
+}
+
+/// A number below 2^63. Processors convert signed numbers at once, others in several steps.
+#[inline]
+fn real(number: u64) -> f64 {
+    number.cast_signed() as f64
 }
 
 /// Sums over the rates of the gaps that are not zero.
@@ -95,7 +102,7 @@ impl Rates {
     fn add(&mut self, gap: u64, weight: u64) {
         if gap > 0 {
             self.count += weight;
-            self.sum += weight as f64 * rate(gap);
+            self.sum += real(weight) * rate(gap);
             self.smallest_gap = self.smallest_gap.min(gap);
         }
     }

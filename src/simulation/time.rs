@@ -84,6 +84,7 @@ impl SimDuration {
 
     /// A duration from milliseconds: converted to `f64` seconds first and then rounded, as
     /// [`SimDuration::from_seconds`] does.
+    #[inline]
     pub fn from_ms(ms: f64) -> Result<Self, InvalidDuration> {
         Self::from_seconds(ms / 1e3).map_err(|_| InvalidDuration { ms })
     }
@@ -92,6 +93,7 @@ impl SimDuration {
     ///
     /// What is rounded is the exact binary value of `seconds`, not the `f64` product with 1e9, whose own
     /// rounding may create or hide a tie.
+    #[inline]
     pub fn from_seconds(seconds: f64) -> Result<Self, InvalidDuration> {
         if !(0.0..1.8e10).contains(&seconds) {
             return Err(InvalidDuration { ms: seconds * 1e3 });
@@ -117,6 +119,7 @@ fn round_to_ns(seconds: f64) -> u64 {
 }
 
 /// [`round_to_ns`] of what the product with 1e9 does not decide.
+#[cold]
 fn round_exactly(seconds: f64) -> u64 {
     const FRACTION_BITS: u32 = 52;
     let bits = seconds.to_bits();

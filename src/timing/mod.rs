@@ -165,12 +165,14 @@ impl PassPricer {
     }
 
     /// Duration of decode work that a model prices at `ms`.
+    #[inline]
     pub fn decode_time(&self, ms: f64) -> Result<SimDuration, InvalidDuration> {
         divided(ms, self.decode_speedup)
     }
 }
 
 /// `ms` rounded to whole nanoseconds, divided by `speedup` in `f64` seconds and rounded again.
+#[inline]
 fn divided(ms: f64, speedup: f64) -> Result<SimDuration, InvalidDuration> {
     let duration = SimDuration::from_ms(ms)?;
     if speedup == 1.0 {
