@@ -116,8 +116,11 @@ pub trait Engine: Send {
     /// KV blocks that some request holds; 0 when there are none left.
     fn blocks_held(&self) -> u32;
 
-    /// The ends of all passes, taken out.
-    fn take_timeline(&mut self) -> PassTimeline;
+    /// The ends of all passes.
+    fn timeline(&mut self) -> &mut PassTimeline;
+
+    /// Between two passes: the earliest pass in which a request that is still here had a token.
+    fn oldest_token_pass(&self) -> Option<u32>;
 
     /// One line on what keeps the requests that are here from running; `None` when there are none.
     fn waiting_for(&self) -> Option<String>;

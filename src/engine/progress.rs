@@ -22,14 +22,14 @@ impl PassKind {
     pub(super) fn ends(self, timeline: &PassTimeline) -> &[SimTime] {
         match self {
             Self::None => &[],
-            Self::Evaluated { first } | Self::Run { first } => &timeline.ends[first as usize..],
+            Self::Evaluated { first } | Self::Run { first } => &timeline.ends[timeline.place(first)..],
         }
     }
 
     /// Replaces the ends of the passes in progress, keeping the first `ends.len()` of them.
     pub(super) fn set_ends(self, ends: &[SimTime], timeline: &mut PassTimeline) {
         if let Self::Evaluated { first } | Self::Run { first } = self {
-            let first = first as usize;
+            let first = timeline.place(first);
             let kept = ends.len().min(timeline.ends.len() - first);
             timeline.ends.truncate(first + kept);
             timeline.ends[first..].copy_from_slice(&ends[..kept]);
@@ -40,14 +40,15 @@ impl PassKind {
     /// whether a pass that starts at exactly this time has begun already.
     pub(super) fn cut(self, now: SimTime, started: bool, timeline: &mut PassTimeline) -> Option<SimTime> {
         let Self::Run { first } = self else { return None };
-        let ends = &timeline.ends[first as usize..];
+        let place = timeline.place(first);
+        let ends = &timeline.ends[place..];
         let over = ends.partition_point(|&end| end <= now);
         let at_boundary = over > 0 && ends[over - 1] == now;
         let begun = if at_boundary && !started { over } else { over + 1 };
         if begun >= ends.len() {
             return None;
         }
-        timeline.ends.truncate(first as usize + begun);
+        timeline.ends.truncate(place + begun);
         timeline.ends.last().copied()
     }
 
@@ -56,7 +57,7 @@ impl PassKind {
         let over = timeline.ends.partition_point(|&end| end <= limit);
         timeline.ends.truncate(over);
         match self {
-            Self::Run { first } if over > first as usize => Some(first),
+            Self::Run { first } if over > timeline.place(first) => Some(first),
             Self::None | Self::Evaluated { .. } | Self::Run { .. } => None,
         }
     }

@@ -93,9 +93,14 @@ impl<H: Default> Sequence<H> {
         self.tokens.add(pass, pass);
     }
 
+    /// The pass in which its first token left, if one has.
+    pub(super) fn first_token_pass(&self) -> Option<u32> {
+        self.tokens.ranges().next().map(|(first, _)| first)
+    }
+
     /// When its tokens left.
     pub(super) fn stamps(&self, timeline: &PassTimeline) -> TokenStamps {
-        let end = |pass: u32| timeline.ends[pass as usize];
+        let end = |pass: u32| timeline.end(pass);
         let mut passes = self.tokens.ranges().flat_map(|(first, last)| [first, last.min(first + 1)]);
         let first = passes.next();
         let second = if self.first_burst > 1 { first } else { passes.find(|&pass| Some(pass) != first) };
@@ -113,7 +118,7 @@ impl<H: Default> Sequence<H> {
         let mut previous = None;
         for (first, last) in self.tokens.ranges() {
             if let Some(previous) = previous {
-                let gap = timeline.ends[first as usize].since(timeline.ends[previous as usize]);
+                let gap = timeline.end(first).since(timeline.end(previous));
                 timeline.loose_gaps.push(gap);
             }
             timeline.add_gaps(first, last);

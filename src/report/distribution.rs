@@ -119,7 +119,7 @@ fn select<T: Copy>(samples: &mut [T], order: impl Fn(&T, &T) -> Ordering) -> [T;
 }
 
 /// Exact sums over whole numbers, each counted `weight` times.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Moments {
     /// Members.
     pub(crate) count: u64,

@@ -12,8 +12,8 @@ use super::record::PassTimeline;
 const OCTAVE_BITS: u32 = 12;
 /// Parts into which a sweep splits a bucket, as a power of two: one sweep settles gaps below half a second.
 const SPLIT_BITS: u32 = 16;
-/// Number of buckets that cover every 64-bit gap.
-const BUCKETS: usize = (65 - OCTAVE_BITS as usize) << OCTAVE_BITS;
+/// Number of buckets.
+const BUCKETS: usize = bucket_count::<OCTAVE_BITS>();
 
 /// 1000 / gap in milliseconds is this over the gap in nanoseconds.
 const NS_PER_S: f64 = 1e9;
@@ -28,21 +28,21 @@ pub(crate) struct PooledGaps {
 }
 
 impl PooledGaps {
-    /// Pools the gaps of all `timelines`.
+    /// Pools the gaps of all `timelines`, which hold every pass.
     pub(crate) fn new(timelines: &[PassTimeline]) -> Self {
         let mut buckets = vec![0_u64; BUCKETS];
         let mut moments = Moments::default();
         let mut rates = Rates::default();
         for_each_gap(timelines, |gap, weight| {
             moments.add(gap, weight);
-            buckets[bucket(gap)] += weight;
+            buckets[bucket::<OCTAVE_BITS>(gap)] += weight;
             rates.add(gap, weight);
         });
         if moments.count == 0 {
             return Self::default();
         }
 
-        let first = bucket(moments.min);
+        let first = bucket::<OCTAVE_BITS>(moments.min);
         let mut selection = Selection::new(&buckets, first, &ranks(moments.count, rates.count));
         let mean = rates.sum / rates.count as f64;
         let mut squares = 0.0;
@@ -74,21 +74,22 @@ impl PooledGaps {
 
 /// Tokens per second of a gap in nanoseconds.
 #[inline]
-fn rate(gap: u64) -> f64 {
+pub(super) fn rate(gap: u64) -> f64 {
     NS_PER_S / real(gap)
 }
 
 /// A number below 2^63. Processors convert signed numbers at once, others in several steps.
 #[inline]
-fn real(number: u64) -> f64 {
+pub(super) fn real(number: u64) -> f64 {
     number.cast_signed() as f64
 }
 
 /// Sums over the rates of the gaps that are not zero.
-struct Rates {
-    count: u64,
-    sum: f64,
-    smallest_gap: u64,
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Rates {
+    pub(super) count: u64,
+    pub(super) sum: f64,
+    pub(super) smallest_gap: u64,
 }
 
 impl Default for Rates {
@@ -99,7 +100,7 @@ impl Default for Rates {
 
 impl Rates {
     #[inline]
-    fn add(&mut self, gap: u64, weight: u64) {
+    pub(super) fn add(&mut self, gap: u64, weight: u64) {
         if gap > 0 {
             self.count += weight;
             self.sum += real(weight) * rate(gap);
@@ -113,32 +114,24 @@ impl Rates {
 #[inline]
 fn for_each_gap(timelines: &[PassTimeline], mut visit: impl FnMut(u64, u64)) {
     for timeline in timelines {
-        let changes = timeline.gap_changes.get(1..).unwrap_or_default();
-        let mut weight = 0_i64;
-        for (ends, change) in timeline.ends.windows(2).zip(changes) {
-            weight += i64::from(*change);
-            if weight != 0 {
-                visit((ends[1] - ends[0]).as_ns(), weight as u64);
-            }
-        }
-        for gap in &timeline.loose_gaps {
-            visit(gap.as_ns(), 1);
-        }
-        if timeline.zero_gaps > 0 {
-            visit(0, timeline.zero_gaps);
-        }
+        timeline.for_each_gap(|gap, weight| visit(gap.as_ns(), weight));
     }
 }
 
-/// Bucket of a gap: exact below 2^[`OCTAVE_BITS`], then 2^[`OCTAVE_BITS`] equal buckets per doubling.
+/// Number of buckets that cover every 64-bit gap.
+pub(super) const fn bucket_count<const OCTAVE_BITS: u32>() -> usize {
+    (65 - OCTAVE_BITS as usize) << OCTAVE_BITS
+}
+
+/// Bucket of a gap: exact below 2^`OCTAVE_BITS`, then 2^`OCTAVE_BITS` equal buckets per doubling.
 #[inline]
-fn bucket(gap: u64) -> usize {
+pub(super) fn bucket<const OCTAVE_BITS: u32>(gap: u64) -> usize {
     let shift = (gap | 1).ilog2().saturating_sub(OCTAVE_BITS);
     ((shift as usize) << OCTAVE_BITS) + (gap >> shift) as usize
 }
 
 /// The gaps of a bucket: the lowest, and their number as a power of two.
-fn bucket_span(bucket: usize) -> (u64, u32) {
+pub(super) fn bucket_span<const OCTAVE_BITS: u32>(bucket: usize) -> (u64, u32) {
     let shift = (bucket >> OCTAVE_BITS).saturating_sub(1);
     (((bucket - (shift << OCTAVE_BITS)) as u64) << shift, shift as u32)
 }
@@ -192,9 +185,9 @@ impl Selection {
     fn new(buckets: &[u64], first: usize, ranks: &[(Wanted, u64)]) -> Self {
         let mut selection =
             Self { found: Default::default(), pending: Vec::new(), marked: vec![false; BUCKETS] };
-        selection.narrow(&buckets[first..], ranks, |index| bucket_span(first + index));
+        selection.narrow(&buckets[first..], ranks, |index| bucket_span::<OCTAVE_BITS>(first + index));
         for span in &selection.pending {
-            selection.marked[bucket(span.low)] = true;
+            selection.marked[bucket::<OCTAVE_BITS>(span.low)] = true;
         }
         selection
     }
@@ -203,7 +196,7 @@ impl Selection {
     fn sweep(&mut self, timelines: &[PassTimeline], mut also: impl FnMut(u64, u64)) {
         for_each_gap(timelines, |gap, weight| {
             also(gap, weight);
-            if self.marked[bucket(gap)] {
+            if self.marked[bucket::<OCTAVE_BITS>(gap)] {
                 count(&mut self.pending, gap, weight);
             }
         });
@@ -309,17 +302,17 @@ mod tests {
         let mut gaps: Vec<u64> = edges.chain([u64::MAX - 1, u64::MAX]).collect();
         gaps.sort_unstable();
         for pair in gaps.windows(2) {
-            assert!(bucket(pair[0]) <= bucket(pair[1]), "{pair:?}");
+            assert!(bucket::<OCTAVE_BITS>(pair[0]) <= bucket::<OCTAVE_BITS>(pair[1]), "{pair:?}");
         }
         for gap in gaps {
-            let (low, bits) = bucket_span(bucket(gap));
+            let (low, bits) = bucket_span::<OCTAVE_BITS>(bucket::<OCTAVE_BITS>(gap));
             assert!(low <= gap && gap - low < 1 << bits, "{gap} in {low} + 2^{bits}");
             assert!(
                 bits == 0 || gap >> bits >= 1 << OCTAVE_BITS,
                 "{gap} is known to one part in 2^{OCTAVE_BITS}"
             );
         }
-        assert_eq!(bucket(u64::MAX), BUCKETS - 1);
+        assert_eq!(bucket::<OCTAVE_BITS>(u64::MAX), BUCKETS - 1);
     }
 
     #[test]

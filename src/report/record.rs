@@ -4,6 +4,7 @@ use indexmap::IndexMap;
 
 use super::activity::Activity;
 use super::distribution::NS_PER_MS;
+use super::gap_tally::GapTally;
 use super::scaling::ScalingRecord;
 use crate::config::scenario::Sla;
 use crate::simulation::{SimDuration, SimTime};
@@ -17,6 +18,8 @@ pub struct RunRecord {
     pub handoffs: Vec<HandoffRecord>,
     /// One timeline per worker rank.
     pub timelines: Vec<PassTimeline>,
+    /// The gaps at passes that the timelines no longer hold, after very many.
+    pub folded_gaps: Option<Box<GapTally>>,
     /// What priced the passes of each pool, under the pool's name, in the same order.
     pub timing: IndexMap<&'static str, TimingRecord>,
     /// How many KV blocks a memory model found room for, under the name of each pool that it sized.
@@ -154,12 +157,19 @@ pub enum Status {
 ///
 /// A gap *at* pass `p` is the time from the end of pass `p - 1` to the end of pass `p`, for a request with a token in
 /// both. Tokens of one request that are not from neighbouring passes (preemption) leave a loose gap instead.
+///
+/// Passes are numbered from 0 on. After very many, those that no request refers to any more are [folded](Self::fold): `ends` and
+/// `gap_changes` then begin at pass `folded`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PassTimeline {
+    /// Number of the first pass that is kept.
+    pub folded: u32,
+    /// Gaps at that pass, which are counted elsewhere.
+    pub folded_weight: i64,
     /// End of each pass, not decreasing.
     pub ends: Vec<SimTime>,
-    /// Difference array of the number of gaps at each pass: the running sum up to and including `p` is the number of
-    /// completed requests with a gap at `p`. Shorter than or as long as `ends`, plus one.
+    /// Difference array of the number of gaps at each pass: `folded_weight` and the running sum of those after the first, up to and
+    /// including `p`, are the number of completed requests with a gap at `p`. Shorter than or as long as `ends`, plus one.
     pub gap_changes: Vec<i32>,
     /// Gaps of completed requests between passes that are not neighbours.
     pub loose_gaps: Vec<SimDuration>,
@@ -168,17 +178,75 @@ pub struct PassTimeline {
 }
 
 impl PassTimeline {
+    /// Number of passes, those that are not kept included: the number of the next one.
+    pub fn passes(&self) -> u32 {
+        self.folded + self.ends.len() as u32
+    }
+
+    /// End of a pass.
+    ///
+    /// # Panics
+    /// If it is not kept.
+    pub fn end(&self, pass: u32) -> SimTime {
+        self.ends[self.place(pass)]
+    }
+
+    /// Place of a pass among those that are kept.
+    pub(crate) fn place(&self, pass: u32) -> usize {
+        (pass - self.folded) as usize
+    }
+
     /// Counts the gaps of a completed request that had a token in every pass from `first` to `last`.
     pub fn add_gaps(&mut self, first: u32, last: u32) {
         if first == last {
             return;
         }
-        let end = last as usize + 1;
+        let (first, end) = (self.place(first), self.place(last) + 1);
         if self.gap_changes.len() <= end {
             self.gap_changes.resize(end + 1, 0);
         }
-        self.gap_changes[first as usize + 1] += 1;
+        self.gap_changes[first + 1] += 1;
         self.gap_changes[end] -= 1;
+    }
+
+    /// Calls `visit` with each gap at a pass that is kept, and the number of requests that saw it. Gaps that nobody saw are left
+    /// out.
+    #[inline]
+    pub(crate) fn for_each_gap(&self, mut visit: impl FnMut(SimDuration, u64)) {
+        let changes = self.gap_changes.get(1..).unwrap_or_default();
+        let mut weight = self.folded_weight;
+        for (ends, change) in self.ends.windows(2).zip(changes) {
+            weight += i64::from(*change);
+            if weight != 0 {
+                visit(ends[1] - ends[0], weight as u64);
+            }
+        }
+        for gap in &self.loose_gaps {
+            visit(*gap, 1);
+        }
+        if self.zero_gaps > 0 {
+            visit(SimDuration::ZERO, self.zero_gaps);
+        }
+    }
+
+    /// Moves the gaps up to and including pass `oldest` to `tally` and forgets the passes before it. No request that goes on may have
+    /// had a token before that pass.
+    pub(crate) fn fold(&mut self, oldest: u32, tally: &mut GapTally) {
+        let place = self.place(oldest);
+        let changes = self.gap_changes.get(1..).unwrap_or_default();
+        for (ends, change) in self.ends.windows(2).zip(changes).take(place) {
+            self.folded_weight += i64::from(*change);
+            if self.folded_weight != 0 {
+                tally.add(ends[1] - ends[0], self.folded_weight as u64);
+            }
+        }
+        self.loose_gaps.drain(..).for_each(|gap| tally.add(gap, 1));
+        if self.zero_gaps > 0 {
+            tally.add(SimDuration::ZERO, std::mem::take(&mut self.zero_gaps));
+        }
+        self.ends.drain(..place);
+        self.gap_changes.drain(..place.min(self.gap_changes.len()));
+        self.folded = oldest;
     }
 }
 

@@ -138,7 +138,10 @@ impl Summary {
         let gpu_hours = gpu_hours(&record.pools);
         let (prefill, decode): (Vec<_>, Vec<_>) =
             record.pools.iter().copied().partition(|pool| pool.role == Role::Prefill);
-        let gaps = PooledGaps::new(&record.timelines);
+        let gaps = match &record.folded_gaps {
+            None => PooledGaps::new(&record.timelines),
+            Some(folded) => folded.pooled(&record.timelines),
+        };
         Self {
             num_requests,
             completed_requests: completed.count(),

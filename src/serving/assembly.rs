@@ -29,6 +29,7 @@ use crate::engine::vllm::VllmEngine;
 use crate::engine::{Engine, Inputs};
 use crate::registry::{NewPlanner, PolicyError, Registry};
 use crate::report::activity::ActivityDetail;
+use crate::report::gap_tally::PASSES_KEPT;
 use crate::report::record::{PoolRecord, Role, RunRecord, Status};
 use crate::simulation::{Address, Limits, SimDuration, SimTime, Simulation, SimulationError};
 use crate::timing::PassPricer;
@@ -72,6 +73,9 @@ pub struct ReplayLimits {
     pub bar: Option<AttainmentBar>,
     /// How much is kept of what goes on; without influence on the run.
     pub detail: ActivityDetail,
+    /// Passes that all ranks together may keep; [`PASSES_KEPT`] unless given. Beyond them percentiles of the gaps between tokens come
+    /// from a fine histogram.
+    pub passes_kept: Option<usize>,
 }
 
 /// Why a replay could not be carried out.
@@ -220,6 +224,7 @@ pub fn replay(
     let pricings = pricings(scenario)?;
     let mut simulation = assemble(scenario, traffic, registry, &pricings)?;
     simulation.record_mut().keep(limits.detail);
+    simulation.record_mut().keep_passes(limits.passes_kept.unwrap_or(PASSES_KEPT) / ranks(scenario));
     if let Some(passes) = limits.max_passes {
         simulation.record_mut().limit_passes(passes);
     }
@@ -259,6 +264,12 @@ pub fn replay(
         record.pools = settled.map_err(ReplayError::Failed)?;
     }
     Ok(record)
+}
+
+/// Worker ranks at the start, at least one.
+fn ranks(scenario: &Scenario) -> usize {
+    let ranks = |(_, pool): (Role, &Pool)| pool.workers as usize * pool.dp_size as usize;
+    pools(scenario).into_iter().map(ranks).sum::<usize>().max(1)
 }
 
 /// The cost of a fleet that nobody changes.

@@ -5,6 +5,7 @@ use super::fleet::PoolLedger;
 use crate::config::scenario::Sla;
 use crate::engine::TokenStamps;
 use crate::report::activity::{ActivityDetail, AdmissionRecord, ChunkSpan, PassSpan, RouteRecord};
+use crate::report::gap_tally::GapTally;
 use crate::report::record::{Counters, HandoffRecord, PassTimeline, RequestRecord, Role, RunRecord, Status};
 use crate::report::scaling::{FleetChange, FleetStep, ScalingCause, ScalingEvent, TickRow};
 use crate::simulation::SimTime;
@@ -32,6 +33,8 @@ pub struct Recorder {
     ledgers: Vec<PoolLedger>,
     /// Passes that may still happen.
     passes_left: u64,
+    /// Passes that each worker rank may keep.
+    passes_kept: usize,
     bar: Option<AttainmentBar>,
     /// Requests that have missed a bound.
     missed: usize,
@@ -66,6 +69,7 @@ impl Recorder {
             record: RunRecord { requests: vec![RequestRecord::default(); requests], ..RunRecord::default() },
             ledgers: Vec::new(),
             passes_left: u64::MAX,
+            passes_kept: usize::MAX,
             bar: None,
             missed: 0,
             stop: None,
@@ -75,6 +79,21 @@ impl Recorder {
     /// Allows the run so many passes.
     pub fn limit_passes(&mut self, passes: u64) {
         self.passes_left = passes;
+    }
+
+    /// Lets each worker rank keep so many passes.
+    pub fn keep_passes(&mut self, passes: usize) {
+        self.passes_kept = passes;
+    }
+
+    /// How many passes a worker rank may keep.
+    pub fn passes_kept(&self) -> usize {
+        self.passes_kept
+    }
+
+    /// Takes the gaps between tokens of passes that are not kept.
+    pub fn folded_gaps(&mut self) -> &mut GapTally {
+        self.record.folded_gaps.get_or_insert_default()
     }
 
     /// Ends the run when it cannot clear this bar any more.

@@ -316,8 +316,12 @@ impl<R: Rules> Engine for PagedEngine<R> {
         self.kv.referenced()
     }
 
-    fn take_timeline(&mut self) -> PassTimeline {
-        std::mem::take(&mut self.timeline)
+    fn timeline(&mut self) -> &mut PassTimeline {
+        &mut self.timeline
+    }
+
+    fn oldest_token_pass(&self) -> Option<u32> {
+        self.running.iter().chain(&self.waiting).filter_map(Sequence::first_token_pass).min()
     }
 
     fn waiting_for(&self) -> Option<String> {

@@ -68,7 +68,7 @@ impl<R: Rules> PagedEngine<R> {
         cadence: Cadence,
         signals: &mut Signals,
     ) -> Result<Option<SimTime>, EngineError> {
-        let first = self.timeline.ends.len() as u32;
+        let first = self.timeline.passes();
         self.pass.rejected.clear();
         self.compose(cadence, signals);
         // Where everybody gave way nothing is scheduled: a pass of no length.
@@ -429,7 +429,7 @@ impl<R: Rules> PagedEngine<R> {
             self.detach_computed(signals);
             return;
         }
-        let pass = self.timeline.ends.len() as u32 - 1;
+        let pass = self.timeline.passes() - 1;
         for sequence in &mut self.running {
             if !sequence.is_ready() || sequence.generated == sequence.wanted {
                 continue;

@@ -53,7 +53,7 @@ impl<R: Rules> PagedEngine<R> {
             Cadence::Open => Some(0),
             Cadence::Deferred { passes } => Some(passes),
         };
-        self.pass.kind = PassKind::Run { first: self.timeline.ends.len() as u32 };
+        self.pass.kind = PassKind::Run { first: self.timeline.passes() };
         if self.metrics.is_some() {
             let mut metrics = PassMetrics::default();
             self.running.iter().for_each(|sequence| metrics.decode.add(sequence.known()));
@@ -99,7 +99,7 @@ impl<R: Rules> PagedEngine<R> {
     }
 
     pub(super) fn complete_run(&mut self, first: u32, signals: &mut Signals) {
-        let passes = self.timeline.ends.len() as u32 - first;
+        let passes = self.timeline.passes() - first;
         if self.passes_to_open.is_some_and(|before| before < passes) {
             let most = self.limits.max_num_seqs.min(self.limits.max_num_batched_tokens as usize);
             self.was_bound = self.head_blocked && self.running.len() < most;

@@ -336,8 +336,12 @@ impl Engine for SglangEngine {
         self.cache.referenced()
     }
 
-    fn take_timeline(&mut self) -> PassTimeline {
-        std::mem::take(&mut self.timeline)
+    fn timeline(&mut self) -> &mut PassTimeline {
+        &mut self.timeline
+    }
+
+    fn oldest_token_pass(&self) -> Option<u32> {
+        self.running.iter().chain(&self.waiting).filter_map(Sequence::first_token_pass).min()
     }
 
     fn waiting_for(&self) -> Option<String> {

@@ -64,7 +64,7 @@ impl SglangEngine {
         if self.metrics.is_some() {
             self.metrics = Some(self.measure());
         }
-        let first = self.timeline.ends.len() as u32;
+        let first = self.timeline.passes();
         if !self.pass.batch.is_empty() {
             let end = now + self.inputs.pricer.pass(&self.pass.chunks, self.first_token_decodes())?;
             self.timeline.ends.push(end);
@@ -196,7 +196,7 @@ impl SglangEngine {
         self.running_counters.passes += 1;
         self.running_counters.committed_prefill_tokens += self.pass.new_tokens();
         self.decodes_since_prefill = 0;
-        let pass = self.timeline.ends.len() as u32 - 1;
+        let pass = self.timeline.passes() - 1;
         let mut batch = std::mem::take(&mut self.pass.batch);
         for mut sequence in batch.drain(..) {
             if !sequence.is_ready() {

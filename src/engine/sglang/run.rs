@@ -45,7 +45,7 @@ impl SglangEngine {
                 forecast.add(room, remaining.saturating_sub(self.limits.most_promised));
             }
         }
-        self.pass.kind = PassKind::Run { first: self.timeline.ends.len() as u32 };
+        self.pass.kind = PassKind::Run { first: self.timeline.passes() };
         if batch.requests == 0 {
             self.timeline.ends.push(now + SimDuration::ZERO);
         } else {
@@ -112,7 +112,7 @@ impl SglangEngine {
 
     /// Makes a run of decode passes visible that began with `first`.
     pub(super) fn complete_run(&mut self, first: u32, signals: &mut Signals) {
-        let passes = self.timeline.ends.len() as u32 - first;
+        let passes = self.timeline.passes() - first;
         self.running_counters.passes += u64::from(passes);
         self.decodes_since_prefill = self.decodes_since_prefill.saturating_add(passes);
         for _ in u32::from(self.pass.has_retracted)..passes {

@@ -193,12 +193,29 @@ impl Worker {
             self.signals.clear();
             self.ranks[rank].complete_pass(&mut self.signals);
             self.publish(rank, ctx);
+            self.fold_timeline(rank, ctx);
         }
         self.settle_handoffs(ctx);
         if self.has_work() {
             ctx.wake_at(ctx.now(), order::PASS_START);
         } else {
             self.passes = 0;
+        }
+    }
+
+    /// Forgets the passes of a rank that nobody refers to, if it has made very many.
+    fn fold_timeline(&mut self, rank: usize, ctx: &mut Context<'_, Serving>) {
+        let rank = &mut self.ranks[rank];
+        let kept = rank.timeline().ends.len();
+        if kept <= ctx.record().passes_kept() {
+            return;
+        }
+        let oldest = rank.oldest_token_pass();
+        let timeline = rank.timeline();
+        let oldest = oldest.unwrap_or(timeline.passes() - 1);
+        // Moving the rest is worth it where that is the smaller part.
+        if timeline.place(oldest) > kept / 2 {
+            timeline.fold(oldest, ctx.record().folded_gaps());
         }
     }
 
@@ -303,7 +320,7 @@ impl Worker {
             if rank.waiting_for().is_none() && held > 0 {
                 ctx.fail(format!("{held} KV blocks are still held although every request is gone"));
             }
-            let (timeline, counters) = (rank.take_timeline(), rank.counters());
+            let (timeline, counters) = (std::mem::take(rank.timeline()), rank.counters());
             ctx.record().rank_finished(timeline, counters);
         }
     }

@@ -46,6 +46,9 @@ fn both_arms_agree_on_whatever_is_asked() {
         let (workload, slow, fast) = setting.replay();
         let wrong = faults(&setting, &workload, &slow, &fast);
         prop_assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+        let forgetful = arms::forgetful(&setting.scenario(), &workload);
+        prop_assert_eq!(&forgetful.requests, &fast.requests, "passes that are forgotten change nothing");
+        prop_assert_eq!(forgetful.counters, fast.counters);
         seen.set(seen.get().and(&slow));
         Ok(())
     });

@@ -1,7 +1,11 @@
 //! Settings on which the arms once differed.
 
+use spica::report::Summary;
+use spica::report::record::RunRecord;
+
 use super::faults;
 use super::setting::{Engine, Pool, Session, Setting, Sglang, Speculation, Transfer, Turn};
+use crate::support::arms;
 
 /// One worker with three blocks.
 const PLAIN: Pool = Pool {
@@ -346,4 +350,26 @@ fn who_was_refused_before_the_run_is_cut_stays_refused() {
     };
     setting.sessions[5].arrival_ms = 1;
     assert_agreement(&setting);
+}
+
+/// Passes that are not kept leave every figure as it is, but for percentiles of the gaps: those are off by one part in 65,536 at
+/// most.
+#[test]
+fn forgotten_passes_leave_the_figures() {
+    let turns: Vec<(u32, u32)> = (1..40).map(|length| (length, 20 * length)).collect();
+    let sessions: Vec<&[(u32, u32)]> = turns.chunks(3).collect();
+    let setting = Setting {
+        block_size: 15,
+        pool: Pool { workers: 2, num_gpu_blocks: 90, ..PLAIN },
+        ..plain(&sessions)
+    };
+    let (workload, _, fast) = setting.replay();
+    let forgetful = arms::forgetful(&setting.scenario(), &workload);
+    let kept = |run: &RunRecord| run.timelines.iter().map(|timeline| timeline.ends.len()).sum::<usize>();
+    assert!(fast.counters.preemptions > 0 && kept(&forgetful) < kept(&fast) / 4, "{}", kept(&forgetful));
+    let figures = |run| Summary::new(run, &workload, None).figures();
+    for ((name, exact), (_, figure)) in figures(&fast).into_iter().zip(figures(&forgetful)) {
+        let (exact, figure) = (exact.value().unwrap_or(-1.0), figure.value().unwrap_or(-1.0));
+        assert!((exact - figure).abs() <= exact.abs() / 65_536.0, "{name}: {figure} for {exact}");
+    }
 }

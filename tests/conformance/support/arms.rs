@@ -13,8 +13,17 @@ use super::scenario::block_size;
 
 /// What the crate's replay leaves behind.
 pub(crate) fn fast(scenario: &Scenario, workload: &Arc<Workload>) -> RunRecord {
+    limited(scenario, workload, &ReplayLimits::default())
+}
+
+/// The same with as few passes in memory as can be.
+pub(crate) fn forgetful(scenario: &Scenario, workload: &Arc<Workload>) -> RunRecord {
+    limited(scenario, workload, &ReplayLimits { passes_kept: Some(0), ..ReplayLimits::default() })
+}
+
+fn limited(scenario: &Scenario, workload: &Arc<Workload>, limits: &ReplayLimits) -> RunRecord {
     let traffic = Traffic::new(workload.clone(), block_size(scenario));
-    replay(scenario, &traffic, &Registry::builtin(), &ReplayLimits::default())
+    replay(scenario, &traffic, &Registry::builtin(), limits)
         .unwrap_or_else(|error| panic!("the replay failed: {error}"))
 }
 

@@ -57,7 +57,7 @@ pub(super) fn replay(options: &EngineOptions, asked: &[Asked], publish: bool, in
     assert_eq!(engine.blocks_held(), 0);
     assert_eq!(engine.waiting_for(), None);
     heard.counters = engine.counters();
-    heard.timeline = engine.take_timeline();
+    heard.timeline = std::mem::take(engine.timeline());
     heard.timeline.loose_gaps.sort_unstable();
     heard
 }
