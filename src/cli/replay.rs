@@ -19,6 +19,7 @@ use crate::registry::Registry;
 use crate::report::Summary;
 use crate::report::activity::ActivityDetail;
 use crate::report::files::{Report, write_atomically, write_json};
+use crate::report::gap_tally;
 use crate::report::record::{RunRecord, TimingRecord};
 use crate::report::requests::write_requests;
 use crate::report::scaling::{ScalingSummary, write_scaling};
@@ -77,6 +78,9 @@ pub(super) fn run(
             "warning: no request completed: {rejected} rejected, since the engine can never run them, and {unfinished} \
              unfinished"
         ));
+    }
+    if record.folded_gaps.is_some() {
+        console.note(format!("note: {}", gap_tally::REMARK));
     }
     note_timing(file, &record, console);
     note_host_time(started, &summary, console);

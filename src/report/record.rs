@@ -158,7 +158,7 @@ pub enum Status {
 /// A gap *at* pass `p` is the time from the end of pass `p - 1` to the end of pass `p`, for a request with a token in
 /// both. Tokens of one request that are not from neighbouring passes (preemption) leave a loose gap instead.
 ///
-/// Passes are numbered from 0 on. After very many, those that no request refers to any more are [folded](Self::fold): `ends` and
+/// Passes are numbered from 0 on. After very many, those that no request refers to any more are folded: `ends` and
 /// `gap_changes` then begin at pass `folded`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PassTimeline {
