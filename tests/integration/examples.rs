@@ -42,6 +42,33 @@ fn a_planner_of_ones_own_scales_a_bundled_scenario() {
 }
 
 #[test]
+fn a_forecaster_of_ones_own_serves_a_bundled_scenario() {
+    let folder = TempDir::new().unwrap();
+    let run = |smoothing: &str| {
+        let mut example = Command::new(env!("CARGO"));
+        example.args(["run", "--quiet", "--locked", "--example", "custom_predictor", "--"]);
+        example
+            .args(["replay", "scenarios/planner_hybrid.yaml", "--quiet", "--output-dir"])
+            .arg(folder.path());
+        let predictor = format!("deployment.planner.load_predictor={{policy: holt, smoothing: {smoothing}}}");
+        example.args(["--set", &predictor, "--set", "deployment.planner.kalman_min_points=null"]);
+        run_in_repository(&mut example)
+    };
+    let refused = run("2");
+    let stderr = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains("deployment.planner.load_predictor.smoothing: 2 must be"), "{stderr}");
+    let output = run("0.6");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let rows = std::fs::read_to_string(folder.path().join("scaling.jsonl")).unwrap();
+    let rows = rows.lines().map(|row| serde_json::from_str::<serde_json::Value>(row).unwrap());
+    let forecasts: Vec<_> = rows.filter(|row| row["forecast"].is_object()).collect();
+    let first = &forecasts[0];
+    assert_eq!(first["forecast"]["num_req"].as_f64(), first["traffic"]["num_req"].as_f64(), "no slope yet");
+    assert_ne!(forecasts[1]["forecast"]["num_req"].as_f64(), forecasts[1]["traffic"]["num_req"].as_f64());
+}
+
+#[test]
 fn without_it_the_known_routers_are_named() {
     for command in ["replay", "check"] {
         let output = run_in_repository(Command::new(spica()).args([command, &scenario()]));
