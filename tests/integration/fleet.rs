@@ -10,11 +10,21 @@ use spica::config::{self, Document};
 use spica::registry::Registry;
 use spica::report::record::{RunRecord, Status};
 use spica::report::scaling::FleetStep;
+use spica::report::summary::Summary;
 use spica::serving::{ReplayError, ReplayLimits, Traffic, replay};
-use spica::workload;
+use spica::workload::{self, Workload};
 
 /// Workers whose prompts take 10 ms and whose decode passes 2 ms; requests at these times, of 8 tokens and `output` more.
 fn run(deployment: &str, arrivals_ms: &[u32], output: u32) -> Result<RunRecord, ReplayError> {
+    run_and_keep(deployment, arrivals_ms, output).0
+}
+
+/// The same with what was asked.
+fn run_and_keep(
+    deployment: &str,
+    arrivals_ms: &[u32],
+    output: u32,
+) -> (Result<RunRecord, ReplayError>, Arc<Workload>) {
     let mut text = format!("deployment:\n{deployment}\nworkload:\n  trace_block_size: 4\n  requests:\n");
     for ms in arrivals_ms {
         let _ = writeln!(text, "    - {{arrival_ms: {ms}, input_length: 8, output_length: {output}}}");
@@ -22,8 +32,9 @@ fn run(deployment: &str, arrivals_ms: &[u32], output: u32) -> Result<RunRecord, 
     let Document::Scenario(scenario) = config::load(&text, Path::new("test.yaml"), &[]).unwrap() else {
         panic!("is a scenario")
     };
-    let workload = workload::load(&scenario.workload, None, 4).unwrap().workload;
-    replay(&scenario, &Traffic::new(Arc::new(workload), 4), &Registry::builtin(), &ReplayLimits::default())
+    let workload = Arc::new(workload::load(&scenario.workload, None, 4).unwrap().workload);
+    let traffic = Traffic::new(Arc::clone(&workload), 4);
+    (replay(&scenario, &traffic, &Registry::builtin(), &ReplayLimits::default()), workload)
 }
 
 const ENGINE: &str = "engine: {block_size: 4}, timing: {model: fixed, prefill_ms: 10, decode_ms: 2}";
@@ -50,6 +61,30 @@ fn a_worker_costs_from_its_order_to_its_last_pass() {
     assert_eq!(record.requests[2].terminal.unwrap().as_ms(), 28.0, "it finishes what it has");
     assert_eq!(record.end.as_ms(), 128.0);
     assert_eq!(record.pools[0].worker_ns, (2 * 128 + 28) * 1_000_000);
+}
+
+/// Case 20, last part.
+#[test]
+fn gpu_hours_are_the_integral_over_all_that_is_there() {
+    let engine = "engine: {block_size: 4}, timing: {model: fixed, prefill_ms: 10000, decode_ms: 10000}";
+    let deployment = format!(
+        "  mode: agg\n  agg: {{workers: 8, tensor_parallel_size: 4, {engine}}}\n  \
+         replica_changes: [{{at_ms: 100000, pool: agg, workers: 6}}]"
+    );
+    // Every worker has a request from 90 to 120 s; another one is served from 180 to 200 s.
+    let mut arrivals = vec![90_000; 8];
+    arrivals.push(170_000);
+    let (record, workload) = run_and_keep(&deployment, &arrivals, 3);
+    let record = record.unwrap();
+    let removed = steps(&record).into_iter().filter(|(.., step)| *step == FleetStep::Removed);
+    assert_eq!(
+        removed.map(|(at_ms, worker, _)| (at_ms, worker)).collect::<Vec<_>>(),
+        [(120e3, 6), (120e3, 7)]
+    );
+    assert_eq!((record.end.as_ms(), record.pools[0].worker_ns), (200e3, 1440 * 1_000_000_000));
+    let summary = Summary::new(&record, &workload, None);
+    assert_eq!(summary.gpu_hours, 1.6);
+    assert!((summary.avg_gpu.unwrap() - 28.8).abs() < 1e-12, "{:?}", summary.avg_gpu);
 }
 
 #[test]

@@ -22,6 +22,7 @@ mod html_report;
 mod layers;
 mod load_predictors;
 mod model_facts;
+mod planners;
 mod profile_accuracy;
 mod profile_pack;
 mod profiles;

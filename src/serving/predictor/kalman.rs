@@ -142,6 +142,7 @@ mod tests {
         Kalman { q_level: 10.0, q_trend: 1.0, r: 5.0, min_points: 3, ..Kalman::default() }
     }
 
+    /// Case 18.
     #[test]
     fn the_conformance_case() {
         let mut kalman = reactive();
