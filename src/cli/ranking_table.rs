@@ -259,6 +259,10 @@ fn tally(result: &SearchResult) -> String {
         0 => String::new(),
         count => format!(", {count} screened"),
     };
+    let screened = match tally.stopped_early {
+        0 => screened,
+        count => format!("{screened}, {count} stopped early"),
+    };
     format!(
         "{} of {} trials feasible, {} infeasible, {} failed, {} unsupported{screened}; {} repeated an earlier one{certified}",
         tally.feasible,

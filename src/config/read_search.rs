@@ -25,9 +25,12 @@ pub(super) fn search(root: &Section<'_>) -> Option<SmartSearchConfig> {
     // With a target that cannot be read there is no telling whether a range was right: it may stand.
     let pareto = goal.as_ref().is_none_or(|goal| goal.target == OptimizationTarget::Pareto);
     let workload = root.section("workload", |section| search_workload(section, pareto)).required().flatten();
+    let goal_is_pareto = goal.as_ref().is_some_and(OptimizationGoal::is_pareto);
     // A workload that cannot be read may have been a trace.
     let has_rows = workload.as_ref().is_none_or(SearchWorkload::is_trace_based);
-    let sweep = root.section("sweep", |section| sweep(section, has_rows)).or_else(SweepConfig::default);
+    let sweep = root
+        .section("sweep", |section| sweep(section, has_rows, goal_is_pareto))
+        .or_else(SweepConfig::default);
     let facts = root.section("facts", facts).or_else(FactFiles::default);
     Some(SmartSearchConfig { search_space: search_space?, workload: workload?, goal: goal?, sweep, facts })
 }
@@ -368,7 +371,7 @@ fn check_bounds(section: &Section<'_>, goal: &OptimizationGoal) {
     }
 }
 
-fn sweep(section: &Section<'_>, has_rows: bool) -> SweepConfig {
+fn sweep(section: &Section<'_>, has_rows: bool, pareto: bool) -> SweepConfig {
     let mut sweep = SweepConfig::default();
     section.integer("max_rounds", 1..=u32::MAX).set(&mut sweep.max_rounds);
     section.integer("parallel_evals", 1..=65_536_u32).set(&mut sweep.parallel_evals);
@@ -380,6 +383,10 @@ fn sweep(section: &Section<'_>, has_rows: bool) -> SweepConfig {
     sweep.max_eval_passes = section.integer("max_eval_passes", 1..=u64::MAX).optional();
     section.read("sampler", |value| value.policy(None)).set(&mut sweep.sampler);
     section.boolean("exhaustive").set(&mut sweep.exhaustive);
+    sweep.top = section.integer("top", 1..=u32::MAX).optional();
+    if pareto && sweep.top.is_some() {
+        section.problem("top", "has no effect on a frontier, whose candidates have no order");
+    }
     sweep.fidelity = section.section("fidelity", |section| fidelity(section, has_rows)).optional();
     sweep
 }

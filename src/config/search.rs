@@ -376,6 +376,9 @@ pub struct SweepConfig {
     pub sampler: PolicyConfig,
     /// Evaluate every point instead.
     pub exhaustive: bool,
+    /// Ranks only so many of the best; where every point is evaluated, replays stop that are certain not to be among them.
+    #[schemars(range(min = 1))]
+    pub top: Option<u32>,
     /// Looks at portions of the workload first.
     pub fidelity: Option<Fidelity>,
 }
@@ -391,6 +394,7 @@ impl Default for SweepConfig {
             max_eval_passes: None,
             sampler: PolicyConfig::named(DEFAULT_SAMPLER),
             exhaustive: false,
+            top: None,
             fidelity: None,
         }
     }

@@ -11,8 +11,10 @@ use super::journal::Hash;
 use super::trial::Evaluation;
 use super::watchdog::Watchdog;
 use crate::config::scenario::{Scenario, WorkloadConfig, WorkloadSource};
+use crate::config::search::OptimizationTarget;
 use crate::registry::Registry;
 use crate::report::Summary;
+use crate::serving::outlook::WorthBar;
 use crate::serving::recorder::{AttainmentBar, EarlyEnd};
 use crate::serving::{self, ReplayError, ReplayLimits, Traffic};
 use crate::workload::{self, Workload};
@@ -42,6 +44,8 @@ pub trait Evaluator: Send + Sync {
 pub struct Bar {
     /// Share of all requests that have to meet their bounds.
     pub min_attainment: Option<f64>,
+    /// The score of the last candidate that is ranked, on this objective: what is certain to be worse need not go on.
+    pub worth: Option<(OptimizationTarget, f64)>,
 }
 
 impl<F: Fn(&Scenario) -> Evaluation + Send + Sync> Evaluator for F {
@@ -158,6 +162,16 @@ impl ReplayEvaluator {
             EarlyEnd::OutOfPasses => {
                 format!("exceed passes: replay > {} passes", self.max_passes.unwrap_or_default())
             }
+            EarlyEnd::Outclassed { bound } => {
+                let what = match bar.worth {
+                    Some((OptimizationTarget::E2eLatency, _)) => {
+                        format!("mean latency of at least {bound} ms")
+                    }
+                    _ => format!("at most {bound} tok/s"),
+                };
+                let least = bar.worth.map_or(0.0, |(_, score)| score);
+                format!("{what}: not among the best (sweep.top), the last of which scores {least}")
+            }
             EarlyEnd::Hopeless { missed } => format!(
                 "attainment cannot reach goal.min_attainment {}: {missed} requests have missed a bound",
                 bar.min_attainment.unwrap_or_default()
@@ -171,11 +185,13 @@ impl ReplayEvaluator {
         bar: &Bar,
         interrupt: &Arc<AtomicBool>,
     ) -> Result<Evaluation, ReplayError> {
+        let worth = worth_bar(scenario, bar);
         let bar = scenario.sla.zip(bar.min_attainment).map(|(sla, minimum)| AttainmentBar { sla, minimum });
         let limits = ReplayLimits {
             interrupt: Some(Arc::clone(interrupt)),
             max_passes: self.max_passes,
             bar,
+            worth,
             ..ReplayLimits::default()
         };
         let traffic = self.requests.traffic(scenario)?;
@@ -207,6 +223,9 @@ impl Evaluator for ReplayEvaluator {
             (Err(ReplayError::Refused(reason)), _) => {
                 Evaluation::Failed(format!("candidate build failed: {reason}"))
             }
+            (Err(ReplayError::EndedEarly(end @ EarlyEnd::Outclassed { .. })), _) => {
+                Evaluation::StoppedEarly(self.reason(end, bar))
+            }
             (Err(ReplayError::EndedEarly(end)), _) => Evaluation::Infeasible(self.reason(end, bar)),
             (Err(ReplayError::Interrupted), Some((seconds, _))) if !told_to_stop => {
                 Evaluation::Infeasible(format!("{TIMED_OUT}: replay > {seconds}s"))
@@ -214,6 +233,26 @@ impl Evaluator for ReplayEvaluator {
             (Err(ReplayError::Interrupted), _) => Evaluation::Interrupted,
             (Err(error), _) => Evaluation::Failed(format!("replay failed: {error}")),
         }
+    }
+}
+
+/// What the figure behind an objective has to reach in a replay; `None` where no bound on it is known.
+fn worth_bar(scenario: &Scenario, bar: &Bar) -> Option<WorthBar> {
+    let (target, score) = bar.worth?;
+    let deployment = &scenario.deployment;
+    let is_static = deployment.planner.is_none() && deployment.replica_changes.is_empty();
+    // A fleet that nobody changes has all its GPUs until the end.
+    let pools = [&deployment.agg, &deployment.prefill, &deployment.decode].into_iter().flatten();
+    let gpus: u32 = pools.map(|pool| pool.workers * pool.gpus_per_worker()).sum();
+    let gpus = || is_static.then(|| f64::from(gpus));
+    let tokens = |sla, least| Some(WorthBar::TokensPerSecond { sla, least });
+    match target {
+        OptimizationTarget::Throughput => tokens(None, score),
+        OptimizationTarget::ThroughputPerGpu => tokens(None, score * gpus()?),
+        OptimizationTarget::Goodput => tokens(Some(scenario.sla?), score),
+        OptimizationTarget::GoodputPerGpu => tokens(Some(scenario.sla?), score * gpus()?),
+        OptimizationTarget::E2eLatency => Some(WorthBar::MeanLatencyMs(-score)),
+        OptimizationTarget::ThroughputPerUser | OptimizationTarget::Pareto => None,
     }
 }
 

@@ -90,6 +90,7 @@ impl PastTrial {
         match (&self.metrics, self.outcome) {
             (Some(metrics), _) => Some(Evaluation::Measured(metrics.clone())),
             (None, Outcome::Infeasible) => Some(Evaluation::Infeasible(reason())),
+            (None, Outcome::StoppedEarly) => Some(Evaluation::StoppedEarly(reason())),
             (None, Outcome::Failed) => Some(Evaluation::Failed(reason())),
             (None, Outcome::Feasible | Outcome::Unsupported | Outcome::CacheHit | Outcome::Screened) => None,
         }

@@ -124,7 +124,9 @@ impl SearchResult {
             candidates: if plan.config.goal.is_pareto() {
                 frontier(candidates, plan.config.goal.objectives())
             } else {
-                rank(candidates)
+                let mut ranked = rank(candidates);
+                ranked.truncate(plan.config.sweep.top.map_or(usize::MAX, |top| top as usize));
+                ranked
             },
             rejected,
             screenings,

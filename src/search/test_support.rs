@@ -53,6 +53,7 @@ pub(crate) fn config() -> SmartSearchConfig {
             max_eval_passes: None,
             sampler: PolicyConfig::named("random"),
             exhaustive: false,
+            top: None,
             fidelity: None,
         },
         facts: FactFiles::default(),

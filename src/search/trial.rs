@@ -18,6 +18,8 @@ pub enum Evaluation {
     Measured(Metrics),
     /// The deployment can not serve, for this reason.
     Infeasible(String),
+    /// Its replay was stopped when it was certain that it is not among the best, for this reason.
+    StoppedEarly(String),
     /// The evaluation itself failed, for this reason.
     Failed(String),
     /// The search was told to stop before there was an answer.
@@ -38,6 +40,8 @@ pub enum Outcome {
     Unsupported,
     /// It was replayed on a portion of the requests, to see whether it is worth a replay on all of them.
     Screened,
+    /// Its replay was stopped, because it cannot be among the best that were asked for.
+    StoppedEarly,
     /// It repeats an earlier trial, of whatever outcome, and was not replayed again.
     CacheHit,
 }
@@ -58,6 +62,9 @@ pub struct Tally {
     /// Trials that were replayed on a portion of the requests.
     #[serde(skip_serializing_if = "is_zero")]
     pub screened: u64,
+    /// Trials whose replay was stopped, because they cannot be among the best.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub stopped_early: u64,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
@@ -75,6 +82,7 @@ impl Tally {
             Outcome::Unsupported => &mut self.unsupported,
             Outcome::CacheHit => &mut self.cache_hit,
             Outcome::Screened => &mut self.screened,
+            Outcome::StoppedEarly => &mut self.stopped_early,
         };
         *counter += 1;
     }
@@ -86,7 +94,7 @@ impl Tally {
 
     /// Trials that were evaluated.
     pub fn attempts(&self) -> u64 {
-        self.feasible + self.infeasible + self.failed + self.screened
+        self.feasible + self.infeasible + self.failed + self.screened + self.stopped_early
     }
 }
 

@@ -11,6 +11,7 @@ use super::link::Link;
 use super::message::{
     ClientMessage, FleetMessage, LinkMessage, PlannerMessage, RouterMessage, Serving, WorkerMessage,
 };
+use super::outlook::WorthBar;
 use super::planner::{Planner, PlannerWiring, PoolSetup, Setup};
 use super::pool::{HandoffWiring, WorkerMaker};
 use super::predictor::Predictor;
@@ -71,6 +72,8 @@ pub struct ReplayLimits {
     pub max_passes: Option<u64>,
     /// The replay fails in the same way as soon as it cannot clear this bar any more.
     pub bar: Option<AttainmentBar>,
+    /// And as soon as a figure cannot reach this worth any more.
+    pub worth: Option<WorthBar>,
     /// How much is kept of what goes on; without influence on the run.
     pub detail: ActivityDetail,
     /// Passes that all ranks together may keep; [`PASSES_KEPT`] unless given. Beyond them percentiles of the gaps between tokens come
@@ -230,6 +233,9 @@ pub fn replay(
     }
     if let Some(bar) = limits.bar {
         simulation.record_mut().set_bar(bar);
+    }
+    if let Some(bar) = limits.worth {
+        simulation.record_mut().set_worth(bar, traffic.workload());
     }
     let until = match scenario.max_sim_time_ms {
         None => SimTime::MAX,

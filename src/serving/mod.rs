@@ -17,6 +17,7 @@ pub mod fleet;
 pub mod link;
 pub mod message;
 pub mod order;
+pub mod outlook;
 pub mod planner;
 pub mod pool;
 pub mod predictor;

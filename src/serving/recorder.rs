@@ -2,6 +2,7 @@
 //! run, but that it ends one which may not or need not go on.
 
 use super::fleet::PoolLedger;
+use super::outlook::{Outlook, WorthBar};
 use crate::config::scenario::Sla;
 use crate::engine::TokenStamps;
 use crate::report::activity::{ActivityDetail, AdmissionRecord, ChunkSpan, PassSpan, RouteRecord};
@@ -9,7 +10,7 @@ use crate::report::gap_tally::GapTally;
 use crate::report::record::{Counters, HandoffRecord, PassTimeline, RequestRecord, Role, RunRecord, Status};
 use crate::report::scaling::{FleetChange, FleetStep, ScalingCause, ScalingEvent, TickRow};
 use crate::simulation::SimTime;
-use crate::workload::RequestId;
+use crate::workload::{RequestId, Workload};
 
 /// A step of the hand-off of a prompt from a prefill to a decode worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +39,7 @@ pub struct Recorder {
     bar: Option<AttainmentBar>,
     /// Requests that have missed a bound.
     missed: usize,
+    outlook: Option<Outlook>,
     stop: Option<EarlyEnd>,
 }
 
@@ -51,7 +53,7 @@ pub struct AttainmentBar {
 }
 
 /// Why a run has to end before its time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum EarlyEnd {
     /// There were more passes than it may have.
     OutOfPasses,
@@ -59,6 +61,11 @@ pub enum EarlyEnd {
     Hopeless {
         /// Requests that have missed a bound.
         missed: usize,
+    },
+    /// The figure that decides cannot reach what it has to any more.
+    Outclassed {
+        /// The best that it could have reached, in its own unit.
+        bound: f64,
     },
 }
 
@@ -72,6 +79,7 @@ impl Recorder {
             passes_kept: usize::MAX,
             bar: None,
             missed: 0,
+            outlook: None,
             stop: None,
         }
     }
@@ -99,6 +107,11 @@ impl Recorder {
     /// Ends the run when it cannot clear this bar any more.
     pub fn set_bar(&mut self, bar: AttainmentBar) {
         self.bar = Some(bar);
+    }
+
+    /// Ends the run when a figure cannot reach this bar any more.
+    pub fn set_worth(&mut self, bar: WorthBar, workload: &Workload) {
+        self.outlook = Some(Outlook::new(bar, workload));
     }
 
     /// A worker has made so many passes; whether the run goes on.
@@ -268,6 +281,11 @@ impl Recorder {
         request.second_token = stamps.second;
         request.last_token = stamps.last;
         request.terminal = terminal;
+        if let Some(outlook) = &mut self.outlook
+            && let Some(bound) = outlook.ended(&self.record.requests[place])
+        {
+            self.stop.get_or_insert(EarlyEnd::Outclassed { bound });
+        }
         if let Some(bar) = self.bar
             && !self.record.requests[place].meets(&bar.sla)
         {

@@ -312,3 +312,65 @@ fn portions_have_to_be_portions_and_cannot_be_split() {
     let part = ["search", "shard", "search.yaml", "--index", "0", "--of", "2", "--output-dir", "out"];
     place.run(&[&part[..], &SCREENED].concat()).refusing(&["sweep.fidelity: which candidates go on"]);
 }
+
+#[test]
+fn replays_that_cannot_be_among_the_best_stop_and_change_no_ranking() {
+    let place = Workplace::with("search.yaml", ROUTERS);
+    let open_loop = "workload={isl: 600, osl: 30, request_rate: 300, num_request_ratio: 1, shared_prefix_ratio: 0.6, \
+                     num_prefix_groups: 5}";
+    let closed_loop = "workload.concurrency=16";
+    let mut stopped = 0;
+    for (goal, workload) in [
+        ("goal={target: e2e_latency}", closed_loop),
+        ("goal={target: throughput}", closed_loop),
+        ("goal={target: goodput, sla: {ttft_ms: 25, itl_ms: 12}}", open_loop),
+        ("goal={target: goodput_per_gpu, sla: {ttft_ms: 25, itl_ms: 12}}", open_loop),
+    ] {
+        let search = |more: &[&str]| {
+            let whole = ["--set", goal, "--set", workload, "--set", "sweep.exhaustive=true"];
+            let arguments = [&["search", "search.yaml", "--output-dir", "out"], &whole[..], more].concat();
+            place.run(&arguments).ending(0);
+            (place.read_json("out/candidates.json"), place.read("out/trials.jsonl"))
+        };
+        let (whole, _) = search(&[]);
+        let top = ["--set", "sweep.top=3"];
+        let (best, journal) = search(&top);
+        assert_eq!(
+            best["candidates"].as_array().unwrap()[..],
+            whole["candidates"].as_array().unwrap()[..3],
+            "{goal}"
+        );
+        assert_eq!(best["certified_optimum"], true);
+        let early: Vec<&Value> = best["rejected"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|rejected| rejected["outcome"] == "stopped_early")
+            .collect();
+        stopped += early.len();
+        for rejected in early {
+            let reason = rejected["reason"].as_str().unwrap();
+            assert!(reason.contains("not among the best (sweep.top)"), "{reason}");
+        }
+        for threads in ["1", "8"] {
+            let again = search(&[&top[..], &["--threads", threads]].concat());
+            assert!(again == (best.clone(), journal.clone()), "{goal}: {threads} threads");
+        }
+        let half: Vec<&str> = journal.split_inclusive('\n').take(50).collect();
+        place.write("out/trials.jsonl", &half.concat());
+        assert!(search(&[&top[..], &["--resume"]].concat()) == (best, journal), "{goal}: resumed");
+    }
+    assert!(stopped > 50, "{stopped}");
+}
+
+#[test]
+fn the_top_of_any_ranking_can_be_asked_for_but_not_of_a_frontier() {
+    let place = Workplace::with("search.yaml", ROUTERS);
+    let search = |more: &[&str]| place.run(&[&["search", "search.yaml", "--format=json"], more].concat());
+    let whole = search(&[]).ending(0).json();
+    let top = search(&["--set", "sweep.top=2"]).ending(0).json();
+    assert_eq!(top["candidates"].as_array().unwrap()[..], whole["candidates"].as_array().unwrap()[..2]);
+    assert_eq!(top["tally"], whole["tally"]);
+    let frontier = "goal={target: pareto, pareto_objectives: [throughput, e2e_latency]}";
+    search(&["--set", "sweep.top=2", "--set", frontier]).refusing(&["sweep.top", "frontier"]);
+}

@@ -33,7 +33,7 @@ impl Standings {
             Outcome::CacheHit => {}
             Outcome::Feasible => self.candidates.extend(Candidate::of_trial(record)),
             Outcome::Screened => Screening::count(record, &mut self.screenings),
-            Outcome::Infeasible | Outcome::Failed | Outcome::Unsupported => {
+            Outcome::Infeasible | Outcome::Failed | Outcome::Unsupported | Outcome::StoppedEarly => {
                 self.rejected.push(Rejected::of_trial(record));
             }
         }

@@ -172,6 +172,13 @@ fn studies(
         if let Some((portions, keep)) = &portions {
             rounds = rounds.screening(portions.clone(), *keep);
         }
+        let top = plan.config.sweep.top.filter(|_| {
+            let is_exhaustive = matches!(schedule, Schedule::Exhaustive { .. });
+            is_exhaustive && options.shard.is_none() && portions.is_none()
+        });
+        if let Some(top) = top {
+            rounds = rounds.for_the_best(top as usize);
+        }
         (rounds, aim)
     };
     Ok(plan.branches.iter().zip(parts).map(study).collect())

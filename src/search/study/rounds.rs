@@ -60,7 +60,28 @@ pub(crate) struct Rounds {
     /// What prices each layout.
     timings: FxHashMap<u32, Timings>,
     any_failed: bool,
+    /// The scores that count, where replays may stop that cannot be among them.
+    best: Option<Best>,
     end: Option<StudyEnd>,
+}
+
+/// The best scores so far, as many as are wanted.
+struct Best {
+    wanted: usize,
+    scores: Vec<f64>,
+}
+
+impl Best {
+    fn enter(&mut self, score: f64) {
+        let place = self.scores.partition_point(|other| *other >= score);
+        self.scores.insert(place, score);
+        self.scores.truncate(self.wanted);
+    }
+
+    /// The last of them, once there are enough.
+    fn last(&self) -> Option<f64> {
+        self.scores.get(self.wanted - 1).copied()
+    }
 }
 
 struct Trial {
@@ -117,6 +138,7 @@ impl Rounds {
             requests: 0,
             timings: FxHashMap::default(),
             any_failed: false,
+            best: None,
             end: None,
         }
     }
@@ -129,6 +151,12 @@ impl Rounds {
     /// Lets it look at portions of the requests first, and at all of them only where that went well.
     pub(crate) fn screening(self, portions: Vec<Portion>, keep: f64) -> Self {
         Self { screening: Screening::new(portions, keep), ..self }
+    }
+
+    /// Lets it stop replays that are certain not to be among so many of its best. Its suggestions must not depend on results,
+    /// since those of stopped replays are not known.
+    pub(crate) fn for_the_best(self, wanted: usize) -> Self {
+        Self { best: Some(Best { wanted, scores: Vec::new() }), ..self }
     }
 
     /// Why it ended, once it has.
@@ -264,7 +292,11 @@ impl Rounds {
     fn bar(&self) -> Bar {
         match self.screening.portion() {
             Some(_) => Bar::default(),
-            None => Bar { min_attainment: self.branch.config.goal.min_attainment },
+            None => {
+                let goal = &self.branch.config.goal;
+                let last = self.best.as_ref().and_then(Best::last);
+                Bar { min_attainment: goal.min_attainment, worth: last.map(|score| (goal.target, score)) }
+            }
         }
     }
 
@@ -329,6 +361,9 @@ impl Rounds {
         };
         self.course.commit(matches!(record.outcome, Outcome::Feasible | Outcome::Screened));
         self.any_failed |= record.outcome == Outcome::Failed;
+        if let (Some(best), Outcome::Feasible, Some(score)) = (&mut self.best, record.outcome, record.score) {
+            best.enter(score);
+        }
         self.settle(conclusion);
         Some(record)
     }
@@ -416,6 +451,7 @@ fn conclude(branch: &Branch, evaluation: Evaluation, of_portion: bool) -> (Concl
         Evaluation::Measured(metrics) => metrics,
         Evaluation::Infeasible(reason) => return (reject(Outcome::Infeasible, reason), None),
         Evaluation::Failed(reason) => return (reject(Outcome::Failed, reason), None),
+        Evaluation::StoppedEarly(reason) => return (reject(Outcome::StoppedEarly, reason), None),
         Evaluation::Interrupted => unreachable!("it has ended the study"),
     };
     let conclusion = match (judge(&branch.config.goal, &metrics), of_portion) {
