@@ -28,6 +28,9 @@ const FIGURES: [(&str, &str, f64); 7] = [
     ("E2E ms", "mean_e2e_latency_ms", 1.0),
 ];
 
+/// Counts of requests that did not complete, shown when there are any: heading, name in the summary.
+const LOSSES: [(&str, &str); 2] = [("rejected", "rejected_requests"), ("unfinished", "unfinished_requests")];
+
 /// The ranking, the tally, and the reasons why trials were rejected.
 pub(super) fn search_table(result: &SearchResult) -> String {
     let mut lines = Vec::new();
@@ -89,6 +92,9 @@ fn ranking(candidates: &[Candidate]) -> String {
         .into_iter()
         .filter(|(_, name, _)| candidates.iter().any(|one| metric(&one.metrics, name).is_some()))
         .filter(|(heading, ..)| *heading != AVERAGE_GPUS || candidates.iter().any(has_planner))
+        .chain(LOSSES.into_iter().map(|(heading, name)| (heading, name, 1.0)).filter(|(_, name, _)| {
+            candidates.iter().any(|one| metric(&one.metrics, name).is_some_and(|count| count > 0.0))
+        }))
         .collect();
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
@@ -237,12 +243,15 @@ fn setting(value: &Value) -> String {
     }
 }
 
-/// A figure with five significant digits, without an exponent and without zeros at the end.
+/// A figure with five significant digits, without zeros at the end, and with an exponent only from a thousand million on.
 fn figure(value: f64) -> String {
     if value == 0.0 {
         return "0".into();
     }
     let magnitude = value.abs().log10().floor() as i32;
+    if magnitude >= 9 {
+        return format!("{value:.4e}");
+    }
     let decimals = (4 - magnitude).clamp(0, 9) as usize;
     let text = format!("{value:.decimals$}");
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').into() } else { text }
@@ -331,6 +340,7 @@ mod tests {
             (-12.5, "-12.5"),
             (100.0, "100"),
             (99.99999, "100"),
+            (1.234_567e12, "1.2346e12"),
         ];
         for (value, text) in cases {
             assert_eq!(figure(value), text);

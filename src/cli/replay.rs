@@ -72,16 +72,10 @@ pub(super) fn run(
     let record = serving::replay(&scenario, &traffic, registry, &limits)
         .map_err(|error| replay_failure(file, &error))?;
     let summary = Summary::new(&record, traffic.workload(), scenario.sla.as_ref());
-    if summary.completed_requests == 0 {
-        let (rejected, unfinished) = (summary.rejected_requests, summary.unfinished_requests);
-        console.note(format!(
-            "warning: no request completed: {rejected} rejected, since the engine can never run them, and {unfinished} \
-             unfinished"
-        ));
-    }
     if record.folded_gaps.is_some() {
         console.note(format!("note: {}", gap_tally::REMARK));
     }
+    note_losses(&summary, console);
     note_timing(file, &record, console);
     note_host_time(started, &summary, console);
     if let Some(path) = &arguments.timeline {
@@ -165,6 +159,27 @@ fn replay_failure(file: &Path, error: &ReplayError) -> Failure {
         ReplayError::Refused(reason) => Failure::input(format!("{}: {reason}", file.display())),
         error => Failure::run(format!("{}: the replay failed: {error}", file.display())),
     }
+}
+
+/// Requests that did not complete, and why.
+fn note_losses(summary: &Summary, console: Console) {
+    let reasons = [
+        (
+            summary.rejected_requests,
+            "rejected, since the engine can never run them (too long for its context or its cache)",
+        ),
+        (summary.unfinished_requests, "unfinished when the run ended (max_sim_time_ms)"),
+    ];
+    let losses = reasons.iter().filter(|(count, _)| *count > 0).map(|(count, why)| format!("{count} {why}"));
+    let losses: Vec<String> = losses.collect();
+    if losses.is_empty() {
+        return;
+    }
+    let completed = match summary.completed_requests {
+        0 => "no request completed".to_owned(),
+        count => format!("{count} of {} requests completed", summary.num_requests),
+    };
+    console.note(format!("warning: {completed}: {}", losses.join(", and ")));
 }
 
 /// What is odd about the prices of the passes.

@@ -314,6 +314,29 @@ fn distinct<T: Clone + PartialEq>(choices: &[T]) -> Vec<T> {
     kept
 }
 
+/// Knobs of roles that no candidate has and that are not at their defaults.
+fn knobs_of_other_modes(space: &SearchSpace) -> Vec<String> {
+    let (value, default) =
+        (value(space), value(&SearchSpace::with_defaults(&space.model_name, &space.hardware_sku)));
+    let active: Vec<&str> =
+        space.deployment_mode.iter().flat_map(|mode| Role::of_mode(*mode)).map(|role| role.name()).collect();
+    let roles = [Role::Agg, Role::Prefill, Role::Decode].map(Role::name);
+    let idle = roles.iter().filter(|role| !active.contains(role));
+    let knobs = idle.flat_map(|role| {
+        let fields = value.as_object().into_iter().flatten();
+        let changed = fields.filter(|(name, chosen)| {
+            name.strip_prefix(role).is_some_and(|rest| rest.starts_with('_'))
+                && default.get(*name) != Some(*chosen)
+        });
+        // A weight of the router begins like the knobs of a role.
+        changed
+            .map(|(name, _)| name.as_str())
+            .filter(|name| *name != "prefill_load_scale")
+            .collect::<Vec<_>>()
+    });
+    knobs.map(|name| format!("search_space.{name} has no effect: no candidate has such workers")).collect()
+}
+
 /// Settings that are legal but that nothing in this search reads.
 fn inert_settings(config: &SmartSearchConfig, has_planners: bool) -> Vec<String> {
     let space = &config.search_space;
@@ -344,6 +367,7 @@ fn inert_settings(config: &SmartSearchConfig, has_planners: bool) -> Vec<String>
     let inert = inert.into_iter().filter(|(set, ..)| *set);
     let mut notices: Vec<String> =
         inert.map(|(_, name, why)| format!("search_space.{name} has no effect: {why}")).collect();
+    notices.extend(knobs_of_other_modes(space));
     if modes.contains(&DeploymentMode::Disagg) && space.kv_transfer == KvTransfer::default() {
         notices.push(
             "search_space.kv_transfer is not given: disaggregated candidates hand KV blocks over instantly"

@@ -172,10 +172,17 @@ impl ReplayEvaluator {
                 let least = bar.worth.map_or(0.0, |(_, score)| score);
                 format!("{what}: not among the best (sweep.top), the last of which scores {least}")
             }
-            EarlyEnd::Hopeless { missed } => format!(
-                "attainment cannot reach goal.min_attainment {}: {missed} requests have missed a bound",
-                bar.min_attainment.unwrap_or_default()
-            ),
+            EarlyEnd::Hopeless { missed, rejected } => {
+                let bar = bar.min_attainment.unwrap_or_default();
+                let start = format!("attainment cannot reach goal.min_attainment {bar}");
+                match rejected {
+                    0 => format!("{start}: {missed} requests have missed a bound"),
+                    _ => format!(
+                        "{start}: {missed} requests have missed a bound, and {rejected} were rejected because the engine can \
+                         never run them"
+                    ),
+                }
+            }
         }
     }
 
@@ -214,7 +221,12 @@ impl Evaluator for ReplayEvaluator {
 
     fn evaluate(&self, scenario: &Scenario, bar: &Bar) -> Evaluation {
         let result = match &self.limit {
-            Some((_, watchdog)) => self.replay(scenario, bar, watchdog.watch().flag()),
+            Some((_, watchdog)) => {
+                let leash = watchdog.watch();
+                let result = self.replay(scenario, bar, leash.flag());
+                // A replay that came to its end too late was too long all the same.
+                if result.is_ok() && leash.is_over() { Err(ReplayError::Interrupted) } else { result }
+            }
             None => self.replay(scenario, bar, &self.interrupt),
         };
         let told_to_stop = self.interrupt.load(Ordering::Relaxed);

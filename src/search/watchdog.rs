@@ -30,20 +30,27 @@ impl Watchdog {
     pub(super) fn watch(&self) -> Leash<'_> {
         let flag = Arc::new(AtomicBool::new(false));
         // A limit beyond the end of the clock is none.
-        if let Some(deadline) = Instant::now().checked_add(self.limit) {
+        let deadline = Instant::now().checked_add(self.limit);
+        if let Some(deadline) = deadline {
             lock(&self.watched).push((deadline, Arc::clone(&flag)));
         }
-        Leash { flag, watchdog: self }
+        Leash { deadline, flag, watchdog: self }
     }
 }
 
 /// Keeps a replay watched.
 pub(super) struct Leash<'a> {
+    deadline: Option<Instant>,
     flag: Arc<AtomicBool>,
     watchdog: &'a Watchdog,
 }
 
 impl Leash<'_> {
+    /// Whether the time is up, also when nobody has come round to say so.
+    pub(super) fn is_over(&self) -> bool {
+        self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
+    }
+
     /// Raised when the replay has to stop.
     pub(super) fn flag(&self) -> &Arc<AtomicBool> {
         &self.flag

@@ -2,7 +2,7 @@
 
 use crate::config::scenario::Sla;
 use crate::report::record::{RequestRecord, Status};
-use crate::simulation::SimTime;
+use crate::simulation::{SimDuration, SimTime};
 use crate::workload::Workload;
 
 /// A figure of a run that has to reach some worth, in the figure's own unit, for the run to be worth its end.
@@ -73,7 +73,7 @@ impl Outlook {
         }
         match self.bar {
             WorthBar::MeanLatencyMs(most) => {
-                self.latency_ms += request.e2e().map_or(0.0, |latency| latency.as_ms());
+                self.latency_ms += request.e2e().map_or(0.0, SimDuration::as_ms);
                 // Those that have not ended can only add to the sum.
                 let bound = self.latency_ms / self.in_question.max(1) as f64;
                 (bound > most * (1.0 + MARGIN)).then_some(bound)
@@ -112,7 +112,6 @@ impl Outlook {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::simulation::SimDuration;
     use crate::workload::{Prompt, Request};
 
     /// Four requests of 100 tokens, one a second from 1 s on.

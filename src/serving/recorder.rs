@@ -39,6 +39,8 @@ pub struct Recorder {
     bar: Option<AttainmentBar>,
     /// Requests that have missed a bound.
     missed: usize,
+    /// Requests among them that were rejected.
+    rejected: usize,
     outlook: Option<Outlook>,
     stop: Option<EarlyEnd>,
 }
@@ -59,8 +61,10 @@ pub enum EarlyEnd {
     OutOfPasses,
     /// So many requests have missed a bound that the bar cannot be reached any more.
     Hopeless {
-        /// Requests that have missed a bound.
+        /// Requests that have completed and missed a bound.
         missed: usize,
+        /// Requests that were rejected.
+        rejected: usize,
     },
     /// The figure that decides cannot reach what it has to any more.
     Outclassed {
@@ -79,6 +83,7 @@ impl Recorder {
             passes_kept: usize::MAX,
             bar: None,
             missed: 0,
+            rejected: 0,
             outlook: None,
             stop: None,
         }
@@ -290,10 +295,14 @@ impl Recorder {
             && !self.record.requests[place].meets(&bar.sla)
         {
             self.missed += 1;
+            self.rejected += usize::from(status == Status::Rejected);
             // Requests that never arrive only lower what can be reached.
             let all = self.record.requests.len();
             if ((all - self.missed) as f64 / all as f64) < bar.minimum {
-                self.stop.get_or_insert(EarlyEnd::Hopeless { missed: self.missed });
+                self.stop.get_or_insert(EarlyEnd::Hopeless {
+                    missed: self.missed - self.rejected,
+                    rejected: self.rejected,
+                });
             }
         }
     }

@@ -57,7 +57,7 @@ pub enum SimulationError {
 }
 
 /// How many events pass between two looks at [`Limits::interrupt`].
-const EVENTS_PER_INTERRUPT_CHECK: u64 = 1024;
+const EVENTS_PER_INTERRUPT_CHECK: u64 = 64;
 
 /// A set of actors and their virtual clock.
 pub struct Simulation<P: Protocol> {

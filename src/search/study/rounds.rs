@@ -290,14 +290,12 @@ impl Rounds {
     /// What a candidate that is asked for now has to reach. Nothing is asked of one that is replayed on a portion of the
     /// requests: what it does with the others may be better.
     fn bar(&self) -> Bar {
-        match self.screening.portion() {
-            Some(_) => Bar::default(),
-            None => {
-                let goal = &self.branch.config.goal;
-                let last = self.best.as_ref().and_then(Best::last);
-                Bar { min_attainment: goal.min_attainment, worth: last.map(|score| (goal.target, score)) }
-            }
+        if self.screening.portion().is_some() {
+            return Bar::default();
         }
+        let goal = &self.branch.config.goal;
+        let last = self.best.as_ref().and_then(Best::last);
+        Bar { min_attainment: goal.min_attainment, worth: last.map(|score| (goal.target, score)) }
     }
 
     /// What prices the passes of a candidate: nothing but its layout decides that.
