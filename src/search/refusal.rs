@@ -168,10 +168,15 @@ mod tests {
         let policies = &mut config.search_space.planner_scaling_policy;
         policies.push(ScalingPolicy::Builtin(SCALING_POLICIES[1].clone()));
         let notices = plan(config).notices;
-        assert_eq!(notices.len(), 4, "{notices:?}");
+        assert_eq!(notices.len(), 5, "{notices:?}");
         assert!(notices[0].contains("min_endpoint"));
         assert!(notices[1].contains("no_admission_control"));
-        assert!(notices[2].contains("`throughput_180_5`"));
-        assert!(notices[3].contains("every rank has 16384 blocks"));
+        // No candidate has prefill workers, and the others of their knobs are at their defaults.
+        assert_eq!(
+            notices[2],
+            "search_space.prefill_max_num_seqs has no effect: no candidate has such workers"
+        );
+        assert!(notices[3].contains("`throughput_180_5`"));
+        assert!(notices[4].contains("every rank has 16384 blocks"));
     }
 }

@@ -405,3 +405,29 @@ fn a_frontier_is_printed_and_written() {
     assert!(!place.path("out/best.yaml").exists());
     assert_eq!(run(&["--format", "json"]).json(), result);
 }
+
+#[test]
+fn requests_that_are_rejected_are_seen_in_the_ranking_and_by_a_replay() {
+    let place = Workplace::with("search.yaml", &three_points());
+    assert!(!place.run(&["search", "search.yaml"]).ending(0).stdout.contains("rejected"));
+    // One of ten requests is longer than a cache of 1,280 tokens.
+    let row = |row: u32| {
+        let tokens = if row % 10 == 5 { 2000 } else { 600 };
+        format!("{{\"timestamp\": {}, \"input_length\": {tokens}, \"output_length\": 9}}\n", row * 40)
+    };
+    place.write("rows.jsonl", &(0..30).map(row).collect::<String>());
+    let trace = "workload={trace_path: rows.jsonl}";
+    let sets = ["--set", trace, "--set", "search_space.num_gpu_blocks=20"];
+    let search = [&["search", "search.yaml", "--output-dir", "out"], &sets[..]].concat();
+    let table = place.run(&search).ending(0).stdout;
+    let best = &place.read_json("out/candidates.json")["candidates"][0];
+    let (rejected, all) = (metric(best, "rejected_requests"), metric(best, "num_requests"));
+    assert!(rejected > 0.0 && table.contains(" rejected"), "{table}");
+    let replay = place.run(&["replay", "out/best.yaml"]).ending(0);
+    let warning =
+        format!("warning: {} of {all} requests completed: {rejected} rejected, since", all - rejected);
+    assert!(replay.stderr.contains(&warning), "{}", replay.stderr);
+    let bar = [&search[..], &["--set", "goal.min_attainment=0.99"]].concat();
+    let reasons = place.run(&bar).ending(1).stdout;
+    assert!(reasons.contains("were rejected because the engine can never run them"), "{reasons}");
+}
