@@ -31,7 +31,8 @@ impl FittingSizes {
         }
         if least == most {
             return format!(
-                "a block size of {least} is the only one that fits every row: set `workload.trace_block_size: {least}`"
+                "a block size of {least} is the only one that fits every row: set `workload.trace_block_size: {least}`, or \
+                 --block-size {least} of `spica trace`"
             );
         }
         let range = match most {
@@ -41,10 +42,13 @@ impl FittingSizes {
         match least.checked_next_power_of_two() {
             Some(size) if size <= most => {
                 format!(
-                    "a block size of {size} fits every row ({range}): set `workload.trace_block_size: {size}`"
+                    "a block size of {size} fits every row ({range}): set `workload.trace_block_size: {size}`, or \
+                     --block-size {size} of `spica trace`"
                 )
             }
-            _ => format!("{range} every row: set `workload.trace_block_size`"),
+            _ => format!(
+                "{range} every row: set `workload.trace_block_size`, or --block-size of `spica trace`"
+            ),
         }
     }
 }
