@@ -173,6 +173,17 @@ fn bundled_traces(criterion: &mut Criterion) {
     }
 }
 
+/// Ticks of a planner over four workers: an hour with one short request a minute, so that little else happens.
+fn planner_ticks(criterion: &mut Criterion) {
+    const TICKS: u64 = 707;
+    let scenario = scenario(
+        "deployment: {mode: agg, planner: {policy: load_180_5, max_gpu_budget: 8}, agg: {workers: 4, timing: {model: \
+         polynomial}}}\n\
+         workload: {isl: 100, osl: 2, request_rate: 0.01667, num_request_ratio: 3600}\n",
+    );
+    bench_replay(criterion, "an idle hour, steered", "ticks", &scenario, TICKS);
+}
+
 /// An hour of recorded conversations, 12,031 requests, where it is there.
 fn recorded_trace(criterion: &mut Criterion) {
     let beside = repository().ancestors().skip(1).take(2).map(|folder| folder.join("shared/traces"));
@@ -190,6 +201,23 @@ fn recorded_trace(criterion: &mut Criterion) {
         let scenario = of_trace(&trace, workers, policy, block_size);
         bench_replay(criterion, "recorded conversations", name, &scenario, 12_031);
     }
+    for (name, deployment) in [
+        (
+            "conv_disagg_4p4d_kv",
+            "mode: disagg, router: {policy: kv_router}, prefill: {workers: 4}, decode: {workers: 4}",
+        ),
+        (
+            "conv_planner_agg_throughput",
+            "mode: agg, planner: {policy: planner, optimization_target: throughput, max_gpu_budget: 16, min_endpoint: 1}, \
+             agg: {workers: 4}",
+        ),
+    ] {
+        let trace = trace.display();
+        let scenario = scenario(&format!(
+            "deployment: {{{deployment}}}\nworkload: {{trace_path: '{trace}', trace_block_size: 512}}\n"
+        ));
+        bench_replay(criterion, "recorded conversations", name, &scenario, 12_031);
+    }
 }
 
 criterion_group!(
@@ -197,6 +225,7 @@ criterion_group!(
     agenda,
     decode_passes,
     router_decisions,
+    planner_ticks,
     prefix_tree,
     bundled_traces,
     recorded_trace
