@@ -330,6 +330,56 @@ pub(super) enum ProfilesCommand {
         #[arg(value_name = "FILE")]
         file: PathBuf,
     },
+    /// Sample a table of passes from a database of AI Configurator, for `timing: {model: grid}`
+    ///
+    /// Only in programs that were built with the feature `aic`. The deployment is named by its model and layout, or was
+    /// exported (`--spec`); the database is the folder `systems` of the package aiconfigurator-core.
+    Sample(SampleArguments),
+}
+
+/// A deployment and a database that prices its passes.
+#[derive(Debug, Args)]
+#[cfg_attr(not(feature = "aic"), expect(dead_code, reason = "they are read where the database can be"))]
+pub(super) struct SampleArguments {
+    /// The folder `systems` of the package
+    #[arg(long, value_name = "DIR")]
+    pub(super) systems: PathBuf,
+    /// The deployment in its compiled form (JSON), as the package exports it
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["model", "hardware", "backend", "backend_version"])]
+    pub(super) spec: Option<PathBuf>,
+    /// Hugging Face name of a dense model or a mixture of experts with grouped-query attention
+    #[arg(long, value_name = "NAME")]
+    pub(super) model: Option<String>,
+    /// Name of the GPU in the database, such as `h200_sxm`
+    #[arg(long, value_name = "SKU")]
+    pub(super) hardware: Option<String>,
+    /// vllm, sglang or trtllm
+    #[arg(long, value_name = "ENGINE")]
+    pub(super) backend: Option<String>,
+    /// Version of the engine in the database
+    #[arg(long, value_name = "VERSION")]
+    pub(super) backend_version: Option<String>,
+    /// Number format of the weights [default: the checkpoint's own]
+    #[arg(long, value_name = "FORMAT")]
+    pub(super) quantization: Option<String>,
+    /// Tensor parallelism of attention
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(super) tp: u32,
+    /// Pipeline stages
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(super) pp: u32,
+    /// Attention-data-parallel ranks
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(super) attention_dp: u32,
+    /// Tensor parallelism of experts
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(super) moe_tp: u32,
+    /// Expert parallelism
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(super) moe_ep: u32,
+    /// Keep the table in this folder, under a name that follows from the deployment and the data
+    #[arg(long, value_name = "DIR")]
+    pub(super) cache: Option<PathBuf>,
 }
 
 /// A trace to be read.

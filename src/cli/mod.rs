@@ -1,5 +1,7 @@
 //! The command line: arguments, files and terminal around the library.
 
+#[cfg(feature = "aic")]
+mod aic;
 mod arguments;
 mod check;
 mod console;
@@ -17,6 +19,8 @@ mod ranking_table;
 mod replay;
 mod report;
 mod results;
+#[cfg(feature = "aic")]
+mod sample;
 mod search;
 mod shard;
 mod trace;

@@ -7,7 +7,7 @@ use std::path::Path;
 use comfy_table::{ContentArrangement, Table, presets};
 use serde_json::{Value, json};
 
-use super::arguments::{Format, ProfilesCommand};
+use super::arguments::{Format, ProfilesCommand, SampleArguments};
 use super::console::Console;
 use super::failure::{Failure, Status};
 use super::input::open_file;
@@ -21,8 +21,21 @@ pub(super) fn run(command: &ProfilesCommand, console: Console) -> Result<Status,
         ProfilesCommand::Show { id } => show(id, console)?,
         ProfilesCommand::Check { file } => check(file, console)?,
         ProfilesCommand::Query { file } => query(file, console)?,
+        ProfilesCommand::Sample(arguments) => sample(arguments)?,
     }
     Ok(Status::Success)
+}
+
+#[cfg(feature = "aic")]
+fn sample(arguments: &SampleArguments) -> Result<(), Failure> {
+    super::sample::sample(arguments)
+}
+
+#[cfg(not(feature = "aic"))]
+fn sample(_arguments: &SampleArguments) -> Result<(), Failure> {
+    Err(Failure::input(
+        "this program was built without the feature `aic`: `cargo install --path . --features aic` has it",
+    ))
 }
 
 /// Without words the families, with words the profiles that have them all.

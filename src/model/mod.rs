@@ -4,6 +4,7 @@
 //! the usual ones are built in ([`Catalogue`]); a user can add others without a rebuild.
 
 mod catalogue;
+mod engine_spec;
 mod error;
 mod facts;
 mod hardware;
@@ -13,6 +14,7 @@ mod quantization;
 mod split;
 
 pub use catalogue::Catalogue;
+pub use engine_spec::engine_spec;
 pub use error::ModelError;
 pub use facts::{Attention, DenseFeedForward, Experts, FeedForward, ModelFacts, SlidingWindow};
 pub use hardware::HardwareFacts;

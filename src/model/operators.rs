@@ -1,8 +1,8 @@
 //! What a model computes in one pass of one rank, as a list of operators.
 //!
 //! The lists are those of AI Configurator for dense models and mixtures of experts with grouped-query attention:
-//! serialised they have its names and form. Its constants (`seq_split`, `cp_size`, ...) are left out, which its reader
-//! takes for their defaults.
+//! serialised they have its names and form. Its constants (`seq_split`, `cp_size`, ...) are left out; where it is to read
+//! a list they are added ([`super::engine_spec()`]).
 
 use serde::Serialize;
 

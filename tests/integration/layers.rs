@@ -62,6 +62,11 @@ struct Reserved {
 }
 
 const RESERVED: &[Reserved] = &[
+    Reserved {
+        names: &["aisimulate_core"],
+        to: &["cli/aic"],
+        why: "cli::aic alone knows the crate of AI Configurator",
+    },
     Reserved { names: &["actix"], to: &["search"], why: "study actors live in search" },
     Reserved { names: &["crossbeam_channel"], to: &["search"], why: "the trial pool lives in search" },
     Reserved { names: &["serde_yaml"], to: &["config/yaml"], why: "config::yaml alone knows the YAML crate" },

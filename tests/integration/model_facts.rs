@@ -4,7 +4,9 @@
 
 use serde_json::Value;
 use spica::config::scenario::Backend;
-use spica::model::{Catalogue, ModelFacts, NumberFormats, Phase, Split, WeightFormat, operators};
+use spica::model::{
+    Catalogue, ModelFacts, NumberFormats, Phase, Split, WeightFormat, engine_spec, operators,
+};
 use spica::timing::memory::{MemoryPlan, closed_form};
 
 use super::shared_folder::shared_file;
@@ -117,6 +119,37 @@ fn operator_lists_are_those_of_the_reference() {
         }
     }
     assert_eq!(compared, 2 * 20, "19 of the two families, and gpt-oss");
+}
+
+#[test]
+fn compiled_deployments_are_those_of_the_reference() {
+    let (Some(deployments), Some(path)) = (deployments(), shared_file("aic/engine_specs.json")) else {
+        return;
+    };
+    let specs: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    let mut compared = 0;
+    for Deployment { id, model, system, backend, split } in deployments {
+        let mut theirs = specs[&id]["engine"].clone();
+        let version = theirs["backend_version"].as_str().unwrap().to_owned();
+        let Some(mut ours) = engine_spec(&model, split, &system, backend, &version) else { continue };
+        if !model.is_moe() {
+            // There are no experts, whatever their format.
+            theirs["moe_dtype"] = Value::Null;
+            ours["engine"]["moe_dtype"] = Value::Null;
+        }
+        assert_eq!(ours["engine"], theirs, "{id}");
+        for key in ["context_ops", "generation_ops"] {
+            let mut theirs = specs[&id][key].clone();
+            let fields =
+                theirs.as_array_mut().unwrap().iter_mut().flat_map(|one| one.as_object_mut().unwrap());
+            for (_, fields) in fields {
+                fields.as_object_mut().unwrap().remove("lane_order");
+            }
+            assert_eq!(ours[key], theirs, "{id}: {key}");
+        }
+        compared += 1;
+    }
+    assert_eq!(compared, 20);
 }
 
 fn plan(deployment: &Deployment, tokens: u32, fraction: f64) -> MemoryPlan {
