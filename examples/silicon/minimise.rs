@@ -9,15 +9,15 @@ const CLOSE: f64 = 1e-5;
 
 /// Where `function` is least, as far as a walk downhill from `start` finds it; twice, the second time from where the
 /// first has ended.
-pub(crate) fn minimise(function: impl Fn(&[f64]) -> f64, start: Vec<f64>) -> Vec<f64> {
+pub(crate) fn minimise(function: impl Fn(&[f64]) -> f64, start: &[f64]) -> Vec<f64> {
     let first = descend(&function, start, STEP);
-    descend(&function, first, STEP / 3.0)
+    descend(&function, &first, STEP / 3.0)
 }
 
-fn descend(function: &impl Fn(&[f64]) -> f64, start: Vec<f64>, step: f64) -> Vec<f64> {
-    let mut corners: Vec<(f64, Vec<f64>)> = vec![(function(&start), start.clone())];
+fn descend(function: &impl Fn(&[f64]) -> f64, start: &[f64], step: f64) -> Vec<f64> {
+    let mut corners: Vec<(f64, Vec<f64>)> = vec![(function(start), start.to_vec())];
     for axis in 0..start.len() {
-        let mut corner = start.clone();
+        let mut corner = start.to_vec();
         corner[axis] += step;
         corners.push((function(&corner), corner));
     }
@@ -73,7 +73,7 @@ mod tests {
     #[test]
     fn a_bent_valley_is_walked_to_its_end() {
         let valley = |at: &[f64]| (1.0 - at[0]).powi(2) + 100.0 * (at[1] - at[0] * at[0]).powi(2);
-        let least = minimise(valley, vec![-1.2, 1.0]);
+        let least = minimise(valley, &[-1.2, 1.0]);
         assert!((least[0] - 1.0).abs() < 0.02 && (least[1] - 1.0).abs() < 0.04, "{least:?}");
     }
 }

@@ -35,6 +35,7 @@ const KV_BLOCKS: u32 = 65_536;
 
 /// Times of one request.
 #[derive(Clone, Copy, Debug)]
+#[expect(clippy::struct_field_names, reason = "units come last in a name")]
 struct Times {
     ttft_ms: f64,
     tpot_ms: f64,
@@ -145,7 +146,7 @@ pub(crate) fn report(folder: &Path) -> Result<String, Failure> {
                 errors.iter().map(|error| error.of_mean.abs() + error.absolute).sum()
             })
         };
-        let best = minimise(distance, PassTimes::start());
+        let best = minimise(distance, &PassTimes::start());
         let times = replayed.times(PassTimes::of_logarithms(&best))?;
         let _ = write!(out, "| {} | {} |", case.name, times.len() - FITTED);
         for Error { of_mean, absolute } in errors(&times[FITTED..], &case.measured[FITTED..]) {
@@ -317,7 +318,7 @@ mod tests {
             let times = replayed.times(PassTimes::of_logarithms(logarithms)).unwrap();
             errors(&times[..FITTED], &wanted[..FITTED]).iter().map(|error| error.absolute).sum()
         };
-        let best = minimise(distance, PassTimes::start());
+        let best = minimise(distance, &PassTimes::start());
         let found = replayed.times(PassTimes::of_logarithms(&best)).unwrap();
         for (error, name) in errors(&found[FITTED..], &wanted[FITTED..]).iter().zip(Times::NAMES) {
             assert!(error.absolute < 0.05, "{name}: {error:?}");

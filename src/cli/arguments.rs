@@ -339,7 +339,6 @@ pub(super) enum ProfilesCommand {
 
 /// A deployment and a database that prices its passes.
 #[derive(Debug, Args)]
-#[cfg_attr(not(feature = "aic"), expect(dead_code, reason = "they are read where the database can be"))]
 pub(super) struct SampleArguments {
     /// The folder `systems` of the package
     #[arg(long, value_name = "DIR")]
