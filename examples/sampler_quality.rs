@@ -27,10 +27,11 @@ use spica::serving::Traffic;
 
 const SAMPLERS: [&str; 4] = ["gp_ucb_pe", "tpe", "halton", "random"];
 const CHECKPOINTS: [usize; 3] = [25, 50, 100];
-const BATCH: usize = 4;
+/// Half a batch of four.
+const CHUNK: usize = 2;
 
 /// Name, search space, workload and goal.
-const TABLES: [(&str, &str, &str, &str); 10] = [
+const TABLES: [(&str, &str, &str, &str); 14] = [
     (
         "router_e2e",
         "parallel_configs: [{tp: 1, replicas: 6}], num_gpu_blocks: 4096, agg_max_num_batched_tokens: [8192, 32768], \
@@ -90,6 +91,37 @@ const TABLES: [(&str, &str, &str, &str); 10] = [
         "target: e2e_latency",
     ),
     (
+        "agg_attainment",
+        "gpu_budget: 12, num_gpu_blocks: 2048, router_mode: [kv_router, round_robin], overlap_score_credit: [0.0, 0.5, 1.0], \
+         prefill_load_scale: [0.0, 1.0, 4.0, 16.0], router_temperature: [0.0, 0.5]",
+        "trace_path: scenarios/traces/toolagent.jsonl",
+        "target: goodput_per_gpu, sla: {ttft_ms: 1000, itl_ms: 35}, min_attainment: 0.9",
+    ),
+    (
+        "closed_loop_layouts",
+        "gpu_budget: 16, num_gpu_blocks: 1024, router_mode: [kv_router, round_robin], overlap_score_credit: [0.0, 1.0], \
+         prefill_load_scale: [0.0, 1.0, 8.0], router_temperature: [0.0, 0.5]",
+        "isl: 3000, osl: 150, concurrency: 96, num_request_ratio: 4, shared_prefix_ratio: 0.7, num_prefix_groups: 12, \
+         turns_per_session: 2",
+        "target: goodput_per_gpu, sla: {ttft_ms: 3000, itl_ms: 40}",
+    ),
+    (
+        "planner_layouts",
+        "gpu_budget: 12, num_gpu_blocks: 4096, router_mode: [round_robin], startup_time: 20, \
+         planner_scaling_policy: [disabled, throughput_180_5, load_180_5, load_180_10, hybrid_180_5], \
+         agg_max_num_batched_tokens: [8192, 32768], agg_max_num_seqs: [256]",
+        "trace_path: scenarios/traces/sine.jsonl",
+        "target: goodput_per_gpu, sla: {ttft_ms: 2000, itl_ms: 40}",
+    ),
+    (
+        "pareto_disagg",
+        "deployment_mode: [disagg], gpu_budget: 12, num_gpu_blocks: 3072, router_mode: [kv_router, round_robin], \
+         overlap_score_credit: [1.0], prefill_load_scale: [0.0, 8.0], router_temperature: [0.0], \
+         prefill_max_num_seqs: [1, 16, 256], prefill_max_num_batched_tokens: [8192, 32768], decode_max_num_seqs: [256]",
+        "trace_path: scenarios/traces/conversation.jsonl",
+        "target: pareto",
+    ),
+    (
         "pareto_routers",
         "parallel_configs: [{tp: 1, replicas: 6}], num_gpu_blocks: 4096, agg_max_num_batched_tokens: [8192, 32768], \
          agg_max_num_seqs: [256]",
@@ -137,9 +169,14 @@ fn main() -> Result<(), Failure> {
     println!("|---|---:|---|---:|---:|---:|---:|---|");
     for (name, space, workload, goal) in TABLES {
         if names.is_empty() || names.iter().any(|wanted| wanted == name) {
+            let planner = if space.contains("planner_scaling_policy") {
+                ""
+            } else {
+                "planner_scaling_policy: [disabled], "
+            };
             let text = format!(
                 "search_space: {{model_name: Qwen/Qwen3-32B, hardware_sku: h200_sxm, deployment_mode: [agg], \
-                 timing: {{model: polynomial}}, planner_scaling_policy: [disabled], {space}}}\nworkload: {{{workload}}}\n\
+                 timing: {{model: polynomial}}, {planner}{space}}}\nworkload: {{{workload}}}\n\
                  goal: {{{goal}}}\n"
             );
             let text = if space.contains("deployment_mode") {
@@ -278,23 +315,25 @@ fn computed_ms(start: Instant) -> f64 {
 /// The regret after 25, 50 and 100 points, and the milliseconds that the last batch took to be suggested.
 fn search(table: &Table, name: &str, seed: u64) -> ([f64; 3], f64) {
     let mut sampler = table.branch.sampler(name, seed).expect("the sampler exists");
-    let mut found: Vec<&[f64]> = Vec::new();
+    let (mut found, mut under_way): (Vec<&[f64]>, Vec<Point>) = (Vec::new(), Vec::new());
     let (mut tried, mut cost, start) = (0, 0.0, Instant::now());
     let mut regrets = [0.0; 3];
     for (regret, checkpoint) in regrets.iter_mut().zip(CHECKPOINTS) {
         while tried < checkpoint {
             let before = computed_ms(start);
-            let points = sampler.suggest(BATCH.min(checkpoint - tried));
+            let points = sampler.suggest(CHUNK.min(checkpoint - tried));
             if points.is_empty() {
                 break;
             }
             cost = computed_ms(start) - before;
             tried += points.len();
-            for point in &points {
+            // Half a batch is still under way when the next half is suggested.
+            let observed = std::mem::replace(&mut under_way, points.clone());
+            found.extend(points.iter().filter_map(|point| table.rows[point].as_deref()));
+            for point in &observed {
                 match &table.rows[point] {
                     Some(figures) => {
                         sampler.observe(point, &Observation::Measured(figures));
-                        found.push(figures);
                     }
                     None => sampler.observe(point, &Observation::Infeasible("not feasible")),
                 }

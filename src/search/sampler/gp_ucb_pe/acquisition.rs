@@ -4,11 +4,14 @@ use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
 use super::process::Beliefs;
+use crate::search::sampler::merit::dominates;
 
 /// Standard deviations above the expected label that a promising point may hope for.
 const HOPE: f64 = 1.8;
 /// Standard deviations within which a point has to reach the best for exploring it to be worthwhile.
 const REACH: f64 = 0.5;
+/// How certain feasibility can be, where everything between -1/2 and 1/2 is possible.
+const LEAST_SPREAD: f64 = 0.1;
 /// What falling short of that costs, in standard deviations.
 const SHORTFALL: f64 = 10.0;
 /// Directions in which a frontier is looked at.
@@ -16,20 +19,68 @@ const DIRECTIONS: usize = 200;
 /// How far below the worst label the reference of a frontier lies.
 const MARGIN: f64 = 0.01;
 
+/// What points are worth, given what was observed.
+pub(super) struct Outlook {
+    scalarisation: Scalarisation,
+    /// The worth of the worst that was observed.
+    floor: f64,
+    /// With one objective: the expected label of the observation with the highest upper confidence bound. With several: those
+    /// of the observations that no other is expected to beat.
+    front: Vec<Vec<f64>>,
+    objectives: usize,
+}
+
+impl Outlook {
+    /// Of the labels of the feasible observations and of what is believed of them.
+    pub(super) fn new(labels: &[Vec<f64>], scalarisation: Scalarisation, beliefs: &[Beliefs]) -> Self {
+        let means: Vec<Vec<f64>> =
+            (0..labels.len()).map(|place| beliefs.iter().map(|one| one.means[place]).collect()).collect();
+        let worth = |place: &usize| scalarisation.worth(&upper_bounds(beliefs, *place));
+        let front = if beliefs.len() == 1 {
+            let best =
+                (0..labels.len()).reduce(|best, next| if worth(&next) > worth(&best) { next } else { best });
+            best.map(|best| means[best].clone()).into_iter().collect()
+        } else {
+            means.iter().filter(|one| !means.iter().any(|other| dominates(other, one))).cloned().collect()
+        };
+        let floor = labels.iter().map(|label| scalarisation.worth(label)).fold(f64::INFINITY, f64::min);
+        Self { scalarisation, floor, front, objectives: beliefs.len() }
+    }
+
+    /// What may be hoped for: how much more than the worst observation a point may be worth, by the chance that it is feasible.
+    pub(super) fn hope(&self, beliefs: &[Beliefs], point: usize) -> f64 {
+        let (objectives, feasibility) = beliefs.split_at(self.objectives);
+        let worth = self.scalarisation.worth(&upper_bounds(objectives, point)) - self.floor;
+        feasibility.first().map_or(worth, |one| worth * chance(one, point))
+    }
+
+    /// What it is worth to learn about a point: its uncertainty, less a penalty if it is unlikely to be among the best or to be
+    /// feasible.
+    pub(super) fn exploration(&self, beliefs: &[Beliefs], point: usize) -> f64 {
+        let (objectives, feasibility) = beliefs.split_at(self.objectives);
+        let reach = |one: &Beliefs| one.means[point] + REACH * libm::sqrt(one.variances[point]);
+        let reaches: Vec<f64> = objectives.iter().map(reach).collect();
+        // How far the point stays behind one of the best in every objective.
+        let behind = |best: &Vec<f64>| {
+            best.iter().zip(&reaches).map(|(best, own)| best - own).fold(f64::INFINITY, f64::min)
+        };
+        let shortfall = self.front.iter().map(behind).fold(0.0, f64::max);
+        let infeasible = feasibility.first().map_or(0.0, |one| (-reach(one)).max(0.0));
+        let spread: f64 = objectives.iter().map(|one| libm::sqrt(one.pending_variances[point])).sum();
+        spread / objectives.len() as f64 - SHORTFALL * (shortfall + infeasible)
+    }
+}
+
 /// The expected label of a point and the hope on top, one per objective.
-pub(super) fn upper_bounds(beliefs: &[Beliefs], point: usize) -> Vec<f64> {
+fn upper_bounds(beliefs: &[Beliefs], point: usize) -> Vec<f64> {
     let bound = |one: &Beliefs| one.means[point] + HOPE * libm::sqrt(one.pending_variances[point]);
     beliefs.iter().map(bound).collect()
 }
 
-/// What it is worth to learn about a point: its uncertainty, less a penalty if it is unlikely to reach `thresholds`; the mean
-/// over the objectives.
-pub(super) fn exploration(beliefs: &[Beliefs], thresholds: &[f64], point: usize) -> f64 {
-    let worth = |(one, threshold): (&Beliefs, &f64)| {
-        let reach = one.means[point] + REACH * libm::sqrt(one.variances[point]);
-        libm::sqrt(one.pending_variances[point]) + SHORTFALL * (reach - threshold).min(0.0)
-    };
-    beliefs.iter().zip(thresholds).map(worth).sum::<f64>() / beliefs.len() as f64
+/// The chance that a point is feasible: that the function behind feasibility is above 0 there.
+fn chance(feasibility: &Beliefs, point: usize) -> f64 {
+    let spread = libm::sqrt(feasibility.variances[point] + LEAST_SPREAD * LEAST_SPREAD);
+    0.5 * libm::erfc(-feasibility.means[point] / spread * std::f64::consts::FRAC_1_SQRT_2)
 }
 
 /// Makes one number of several labels: more is better.
@@ -100,16 +151,45 @@ mod tests {
         Beliefs::made_up(means, variances, pending)
     }
 
+    /// An outlook in which labels from this one on are the best.
+    fn outlook(best: &[&[f64]]) -> Outlook {
+        let front: Vec<Vec<f64>> = best.iter().map(|labels| labels.to_vec()).collect();
+        Outlook { scalarisation: Scalarisation::Single, floor: -0.5, objectives: front[0].len(), front }
+    }
+
     #[test]
     fn hope_counts_what_is_pending_and_reach_does_not() {
         let one = beliefs(&[0.2, 0.4], &[0.09, 0.04], &[0.01, 0.0]);
         assert_eq!(upper_bounds(std::slice::from_ref(&one), 0), [0.2 + 1.8 * 0.1]);
-        let worth = |threshold, point| exploration(std::slice::from_ref(&one), &[threshold], point);
+        let worth = |best: f64, point| outlook(&[&[best]]).exploration(std::slice::from_ref(&one), point);
         assert!((worth(0.3, 0) - 0.1).abs() < 1e-15, "within reach");
         assert!((worth(0.45, 0) - (0.1 - 10.0 * 0.1)).abs() < 1e-12, "out of reach by 0.1");
         assert_eq!(worth(0.45, 1), 0.0);
+    }
+
+    #[test]
+    fn a_point_is_explored_unless_one_of_the_best_beats_it_in_everything() {
+        // It reaches 0.35 and 0.5.
         let two = [beliefs(&[0.2], &[0.09], &[0.01]), beliefs(&[0.4], &[0.04], &[0.04])];
-        assert!((exploration(&two, &[0.45, 0.0], 0) - f64::midpoint(-0.9, 0.2)).abs() < 1e-12);
+        let worth = |best: &[&[f64]]| outlook(best).exploration(&two, 0);
+        assert!((worth(&[&[0.9, 0.45], &[0.3, 0.9]]) - 0.15).abs() < 1e-12);
+        assert!((worth(&[&[0.9, 0.53], &[0.3, 0.9]]) - (0.15 - 10.0 * 0.03)).abs() < 1e-12);
+    }
+
+    #[test]
+    fn what_is_hardly_feasible_is_hardly_worth_anything() {
+        let objective = || beliefs(&[0.2, 0.2], &[0.0, 0.0], &[0.0, 0.0]);
+        let feasibility = beliefs(&[0.3, -0.3], &[0.03, 0.03], &[0.03, 0.03]);
+        // The spread is 0.2: 1.5 standard deviations from 0.
+        let chance = 0.933_192_798_731_141_9;
+        let both = [objective(), feasibility];
+        let outlook = outlook(&[&[0.2]]);
+        assert!((outlook.hope(&both, 0) - 0.7 * chance).abs() < 1e-12);
+        assert!((outlook.hope(&both, 1) - 0.7 * (1.0 - chance)).abs() < 1e-12);
+        assert!((outlook.hope(&both[..1], 0) - 0.7).abs() < 1e-12);
+        assert_eq!(outlook.exploration(&both, 0), 0.0);
+        let shortfall = 0.3 - 0.5 * 0.03_f64.sqrt();
+        assert!((outlook.exploration(&both, 1) + 10.0 * shortfall).abs() < 1e-12);
     }
 
     /// The mean over all directions of reach² is the area by a quarter of π, so that the estimate can be checked.

@@ -22,7 +22,7 @@ use std::sync::Arc;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use self::acquisition::{Scalarisation, exploration, upper_bounds};
+use self::acquisition::{Outlook, Scalarisation};
 use self::pool::Pool;
 use self::process::{Beliefs, Evidence, Process};
 use super::encoding::{Encoding, Features};
@@ -39,7 +39,7 @@ const AFRESH: f64 = 1.5;
 /// How often the first point of a batch explores instead.
 const EXPLORE_FIRST: f64 = 0.1;
 /// How often a later point of a batch follows its upper confidence bound instead.
-const EXPLOIT_LATER: f64 = 0.25;
+const EXPLOIT_LATER: f64 = 0.5;
 
 /// The Gaussian-process bandit.
 pub struct GpUcbPe {
@@ -57,6 +57,15 @@ pub struct GpUcbPe {
     ends: Vec<Vec<f64>>,
     /// Observations at the last fit that began in the middle.
     fitted_afresh: usize,
+}
+
+/// What is known of the space.
+struct Model {
+    /// The labels of each feasible observation.
+    labels: Vec<Vec<f64>>,
+    /// One process for each objective, and one for feasibility if anything was not feasible.
+    processes: Vec<Process>,
+    objectives: usize,
 }
 
 /// What was chosen from a pool.
@@ -82,6 +91,12 @@ impl GpUcbPe {
         }
     }
 
+    /// How many points are spread evenly before anything is modelled: a frontier has no centre to start from, so there are more.
+    fn first_points(&self) -> usize {
+        let objectives = self.figures.iter().flatten().next().map_or(1, Vec::len);
+        if objectives > 1 { FIRST_POINTS.max(self.encoding.axes().len() + 1) } else { FIRST_POINTS }
+    }
+
     /// The first points: the centre of the space, then an even spread.
     fn spread(&mut self, count: usize) -> Vec<Point> {
         let is_first = self.points.is_empty() && self.pending.is_empty();
@@ -92,66 +107,87 @@ impl GpUcbPe {
         centre.into_iter().chain(others).collect()
     }
 
-    /// The labels of each feasible observation, and a process for each objective.
-    fn model(&mut self) -> Option<(Vec<Vec<f64>>, Vec<Process>)> {
-        let objectives = self.figures.iter().flatten().next()?.len();
-        let mut labels = vec![Vec::with_capacity(objectives); self.figures.len()];
-        let (mut processes, mut ends) = (Vec::with_capacity(objectives), Vec::with_capacity(objectives));
+    /// A process for each objective, made from the feasible observations, and their labels.
+    fn model(&mut self) -> Option<Model> {
+        let feasible: Vec<&Vec<f64>> = self.figures.iter().flatten().collect();
+        let objectives = feasible.first()?.len();
+        let features: Vec<Features> = self
+            .features
+            .iter()
+            .zip(&self.figures)
+            .filter(|(_, figures)| figures.is_some())
+            .map(|(at, _)| at.clone())
+            .collect();
+        let mut columns: Vec<Vec<f64>> = (0..objectives)
+            .map(|objective| {
+                warping::labels(&feasible.iter().map(|figures| figures[objective]).collect::<Vec<_>>())
+            })
+            .collect();
+        let labels =
+            (0..features.len()).map(|place| columns.iter().map(|column| column[place]).collect()).collect();
         if self.figures.len() as f64 > AFRESH * self.fitted_afresh as f64 {
             self.fitted_afresh = self.figures.len();
             self.ends.clear();
         }
-        for objective in 0..objectives {
-            let figures: Vec<Option<f64>> =
-                self.figures.iter().map(|figures| figures.as_ref().map(|all| all[objective])).collect();
-            let warped = warping::labels(&figures);
-            for (labels, label) in labels.iter_mut().zip(&warped) {
-                labels.push(*label);
-            }
-            let evidence = Evidence::new(self.encoding.axes(), &self.features, warped);
-            let (process, end) = evidence.fit(self.ends.get(objective).map(Vec::as_slice))?;
+        // Whether points are feasible at all is one more function of them, if some are not.
+        let is_mixed = features.len() < self.figures.len();
+        if is_mixed {
+            columns.push(
+                self.figures.iter().map(|figures| if figures.is_some() { 0.5 } else { -0.5 }).collect(),
+            );
+        }
+        let (mut processes, mut ends) =
+            (Vec::with_capacity(columns.len()), Vec::with_capacity(columns.len()));
+        for (place, column) in columns.into_iter().enumerate() {
+            let features = if place < objectives { &features } else { &self.features };
+            let evidence = Evidence::new(self.encoding.axes(), features, column);
+            let (process, end) = evidence.fit(self.ends.get(place).map(Vec::as_slice))?;
             processes.push(process);
             ends.push(end);
         }
         self.ends = ends;
-        let feasible = labels.into_iter().zip(&self.figures).filter(|(_, figures)| figures.is_some());
-        Some((feasible.map(|(labels, _)| labels).collect(), processes))
+        Some(Model { labels, processes, objectives })
     }
 
     fn choose_batch(&mut self, count: usize) -> Option<Vec<Point>> {
-        let (labels, processes) = self.model()?;
-        let scalarisation = Scalarisation::new(&labels, &mut self.stream);
-        let thresholds = self.thresholds(&processes, &scalarisation);
-        let mut pool = self.pool(&processes, &scalarisation);
-        pool.choose_pending(&self.encoding, &processes, self.pending.iter().cloned().collect());
+        let model = self.model()?;
+        let outlook = self.outlook(&model);
+        let mut pool = self.pool(&model.processes, &outlook);
+        pool.choose_pending(&self.encoding, &model.processes, self.pending.iter().cloned().collect());
         let mut batch = Vec::with_capacity(count);
         while batch.len() < count {
             let switches =
                 self.stream.random_bool(if batch.is_empty() { EXPLORE_FIRST } else { EXPLOIT_LATER });
             let choice = if batch.is_empty() == switches { Choice::LeastKnown } else { Choice::HighestBound };
             let chosen = pool.best(|beliefs, point| match choice {
-                Choice::HighestBound => scalarisation.worth(&upper_bounds(beliefs, point)),
-                Choice::LeastKnown => exploration(beliefs, &thresholds, point),
+                Choice::HighestBound => outlook.hope(beliefs, point),
+                Choice::LeastKnown => outlook.exploration(beliefs, point),
             });
             let Some(chosen) = chosen else { break };
-            let point = pool.choose(chosen, &processes);
+            let point = pool.choose(chosen, &model.processes);
             self.first.dealer().take(&point);
             batch.push(point);
         }
         Some(batch)
     }
 
-    /// The expected labels of the observation with the highest upper confidence bound.
-    fn thresholds(&self, processes: &[Process], scalarisation: &Scalarisation) -> Vec<f64> {
-        let beliefs: Vec<Beliefs> = processes.iter().map(|process| process.beliefs(&self.features)).collect();
-        let worth = |place: &usize| scalarisation.worth(&upper_bounds(&beliefs, *place));
-        let best =
-            (0..self.points.len()).reduce(|best, next| if worth(&next) > worth(&best) { next } else { best });
-        beliefs.iter().map(|one| best.map_or(0.0, |best| one.means[best])).collect()
+    /// What points are worth, seen from the feasible observations.
+    fn outlook(&mut self, model: &Model) -> Outlook {
+        let scalarisation = Scalarisation::new(&model.labels, &mut self.stream);
+        let feasible: Vec<Features> = self
+            .features
+            .iter()
+            .zip(&self.figures)
+            .filter(|(_, figures)| figures.is_some())
+            .map(|(at, _)| at.clone())
+            .collect();
+        let beliefs: Vec<Beliefs> =
+            model.processes[..model.objectives].iter().map(|process| process.beliefs(&feasible)).collect();
+        Outlook::new(&model.labels, scalarisation, &beliefs)
     }
 
     /// The points among which a batch is chosen.
-    fn pool(&mut self, processes: &[Process], scalarisation: &Scalarisation) -> Pool {
+    fn pool(&mut self, processes: &[Process], outlook: &Outlook) -> Pool {
         let dealer = self.first.dealer();
         if self.space.size() <= pool::ALL {
             let all = (0..self.space.size()).map(|index| self.space.point(index));
@@ -172,8 +208,7 @@ impl GpUcbPe {
         points.retain(|point| !dealer.is_taken(point));
         let mut pool = Pool::new(&self.encoding, processes, points);
         for _ in 0..pool::CLIMBS {
-            let around =
-                pool.top(pool::STARTS, |beliefs, point| scalarisation.worth(&upper_bounds(beliefs, point)));
+            let around = pool.top(pool::STARTS, |beliefs, point| outlook.hope(beliefs, point));
             let mut more: Vec<Point> =
                 around.iter().flat_map(|point| pool::neighbours(&self.space, point)).collect();
             more.retain(|point| !dealer.is_taken(point));
@@ -186,7 +221,7 @@ impl GpUcbPe {
 impl Sampler for GpUcbPe {
     fn suggest(&mut self, count: usize) -> Vec<Point> {
         let suggested = self.points.len() + self.pending.len();
-        let batch = if suggested < FIRST_POINTS.max(self.encoding.axes().len() + 1) {
+        let batch = if suggested < self.first_points() {
             self.spread(count)
         } else {
             // Without a feasible observation, or with labels that no kernel explains, there is nothing to go by.

@@ -2,21 +2,16 @@
 
 /// Spread of the logarithmic bend.
 const BEND: f64 = 1.5;
-/// What an infeasible point is labelled: half the range of the others below the worst of them.
-const INFEASIBLE: f64 = -1.0;
 
-/// The labels of one objective's figures; `None` is infeasible.
+/// The labels of one objective's figures.
 ///
 /// The worse half is replaced by the quantiles of a normal distribution as wide as the better half, so that outliers lose
 /// their weight but not their order; then differences near the best are stretched and all labels brought between -1/2
-/// and 1/2; infeasible points are put below. The mean label of the feasible points is 0.
-pub(super) fn labels(figures: &[Option<f64>]) -> Vec<f64> {
-    let feasible: Vec<f64> = figures.iter().copied().flatten().collect();
-    let warped = stretch_the_best(&rank_the_worse_half(&feasible));
+/// and 1/2, and moved so that their mean is 0.
+pub(super) fn labels(figures: &[f64]) -> Vec<f64> {
+    let warped = stretch_the_best(&rank_the_worse_half(figures));
     let mean = warped.iter().sum::<f64>() / warped.len().max(1) as f64;
-    let mut warped = warped.into_iter();
-    let label = |figure: &Option<f64>| figure.and_then(|_| warped.next()).unwrap_or(INFEASIBLE) - mean;
-    figures.iter().map(label).collect()
+    warped.into_iter().map(|label| label - mean).collect()
 }
 
 fn rank_the_worse_half(figures: &[f64]) -> Vec<f64> {
@@ -108,12 +103,11 @@ mod tests {
     const STRETCHED: [f64; 2] = [0.379_668_649_179_015_3, -0.050_339_713_213_208_515];
 
     #[test]
-    fn infeasible_points_are_worst_and_the_others_average_to_nothing() {
-        let found = labels(&[Some(1.0), None, Some(2.0), Some(7.0)]);
-        assert!(found[1] < found[0] && found[0] < found[2] && found[2] < found[3], "{found:?}");
-        assert!((found[0] + found[2] + found[3]).abs() < 1e-12);
-        assert!((found[0] - found[1] - 0.5).abs() < 1e-12);
-        assert_eq!(labels(&[None, None]), [INFEASIBLE; 2]);
-        assert_eq!(labels(&[Some(4.0)]), [0.0]);
+    fn labels_keep_their_order_and_average_to_nothing() {
+        let found = labels(&[1.0, 2.0, 7.0]);
+        assert!(found.is_sorted() && found[0] < found[2], "{found:?}");
+        assert!(found.iter().sum::<f64>().abs() < 1e-12);
+        assert_eq!(labels(&[]), [0.0; 0]);
+        assert_eq!(labels(&[4.0]), [0.0]);
     }
 }
