@@ -7,7 +7,7 @@ use crate::config::scenario::{Backend, CapacitySource, Pool, Scenario, TimingCon
 use crate::model::Catalogue;
 use crate::workload::Workload;
 
-/// Remarks on the pools of a scenario that is to serve `workload`, one line each.
+/// Remarks on the pools and routers of a scenario that is to serve `workload`, one line each.
 pub fn remarks(scenario: &Scenario, workload: &Workload) -> Vec<String> {
     let Ok(catalogue) = Catalogue::with(&scenario.facts) else { return Vec::new() };
     let mut remarks = Vec::new();
@@ -21,7 +21,18 @@ pub fn remarks(scenario: &Scenario, workload: &Workload) -> Vec<String> {
             pool_remarks.into_iter().flatten().map(|text| format!("deployment.{}.{text}", role.name())),
         );
     }
+    remarks.extend(sessions_of_one_turn(scenario, workload));
     remarks
+}
+
+/// Where nobody comes back, there is nothing to stick to.
+fn sessions_of_one_turn(scenario: &Scenario, workload: &Workload) -> Option<String> {
+    let sticks = scenario.deployment.routers().any(|router| router.policy == "session_affinity");
+    let nobody_returns = workload.requests.iter().all(|request| request.next_turn.is_none());
+    (sticks && nobody_returns).then(|| {
+        "deployment.router: no session has a second turn, so session_affinity places every request as least_loaded does"
+            .to_owned()
+    })
 }
 
 /// SGLang keeps a part of its memory free that depends on the GPU and the layout.

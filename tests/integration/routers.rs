@@ -306,3 +306,17 @@ fn a_search_tries_any_router() {
     let result: serde_json::Value = serde_json::from_str(&answer.stdout).unwrap();
     assert_eq!(result["tally"]["feasible"], 6, "{result:#}");
 }
+
+#[test]
+fn stickiness_without_anybody_who_returns_is_remarked() {
+    let said = |turns: u32| {
+        let text = format!(
+            "deployment: {{mode: agg, router: {{policy: session_affinity}}, agg: {{workers: 2}}}}\n\
+             workload: {{isl: 64, osl: 2, concurrency: 2, num_request_ratio: 2, turns_per_session: {turns}}}\n"
+        );
+        Workplace::with("scenario.yaml", &text).run(&["replay", "scenario.yaml"]).ending(0).stderr
+    };
+    let remark = "scenario.yaml: warning: deployment.router: no session has a second turn";
+    assert!(said(1).contains(remark), "{}", said(1));
+    assert!(!said(2).contains("second turn"), "{}", said(2));
+}
