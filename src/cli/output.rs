@@ -16,15 +16,22 @@ pub(super) struct OutputFolder {
 impl OutputFolder {
     /// Makes sure that the folder is there and holds none of `names` from an earlier run.
     pub(super) fn prepare(path: &Path, names: &[&str]) -> Result<Self, Failure> {
-        let cannot = |error: io::Error| Failure::input(format!("--output-dir {}: {error}", path.display()));
-        std::fs::create_dir_all(path).map_err(cannot)?;
-        for name in names {
-            match std::fs::remove_file(path.join(name)) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(cannot(error)),
-                _ => {}
-            }
+        let folder = Self { path: path.to_owned() };
+        std::fs::create_dir_all(path).map_err(|error| folder.failure(&error))?;
+        names.iter().try_for_each(|name| folder.remove(name))?;
+        Ok(folder)
+    }
+
+    /// Removes a file of an earlier run, if it is there.
+    pub(super) fn remove(&self, name: &str) -> Result<(), Failure> {
+        match std::fs::remove_file(self.path.join(name)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(self.failure(&error)),
+            _ => Ok(()),
         }
-        Ok(Self { path: path.to_owned() })
+    }
+
+    fn failure(&self, error: &io::Error) -> Failure {
+        Failure::input(format!("--output-dir {}: {error}", self.path.display()))
     }
 
     /// Where it is.

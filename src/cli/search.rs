@@ -29,7 +29,6 @@ const CANDIDATES: &str = "candidates.json";
 pub(super) const TRIALS: &str = "trials.jsonl";
 const BEST: &str = "best.yaml";
 const PARETO: &str = "pareto.csv";
-const RESULTS: [&str; 3] = [CANDIDATES, BEST, PARETO];
 pub(super) const ALL: [&str; 4] = [CANDIDATES, BEST, PARETO, TRIALS];
 
 pub(super) fn run(
@@ -49,7 +48,8 @@ pub(super) fn run(
     announce(file, &plan, threads, console);
     let interrupt = interrupt_on_signal()?;
     let (plan, evaluator) = prepare(plan, file, registry, &interrupt, console)?;
-    let stale: &[&str] = if arguments.resume { &RESULTS } else { &ALL };
+    // The answer of a run that is resumed is replaced by the next one, not before.
+    let stale: &[&str] = if arguments.resume { &[] } else { &ALL };
     let folder =
         arguments.output_dir.as_deref().map(|path| OutputFolder::prepare(path, stale)).transpose()?;
     let past = match &folder {
@@ -203,12 +203,15 @@ fn write_files(result: &SearchResult, folder: &OutputFolder) -> Result<(), Failu
     folder.write(CANDIDATES, |out| write_json(result, out))?;
     if result.goal.is_pareto() {
         folder.write(PARETO, |out| pareto_csv::write(result, out))?;
+    } else {
+        folder.remove(PARETO)?;
     }
     if let Some(best) = result.best() {
         let yaml = best.scenario.with_paths_from(folder.path()).to_yaml();
-        folder.write(BEST, |out| out.write_all(yaml.as_bytes()))?;
+        folder.write(BEST, |out| out.write_all(yaml.as_bytes()))
+    } else {
+        folder.remove(BEST)
     }
-    Ok(())
 }
 
 fn conclude(result: &SearchResult) -> Status {

@@ -9,7 +9,7 @@ use super::scenario::{
 };
 
 /// More than any fleet; it keeps sums of workers and GPUs within their types.
-const MOST_WORKERS: u32 = 100_000;
+pub(super) const MOST_WORKERS: u32 = 100_000;
 /// More than any worker; it keeps the GPUs of a fleet within their type.
 pub(super) const MOST_GPUS_PER_AXIS: u32 = 1024;
 /// More than any engine; likewise.

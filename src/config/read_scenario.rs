@@ -2,7 +2,7 @@
 
 use super::facts::FactFiles;
 use super::numbers::Limit;
-use super::read_engine::pool;
+use super::read_engine::{MOST_WORKERS, pool};
 use super::read_facts::facts;
 use super::read_workload::scenario_workload;
 use super::reader::Section;
@@ -75,7 +75,7 @@ fn replica_change(value: &Value<'_>, mode: DeploymentMode) -> Option<ReplicaChan
         if (pool == PoolName::Agg) != (mode == DeploymentMode::Agg) {
             section.problem("pool", "is not a pool of this `deployment.mode`");
         }
-        let workers = section.integer("workers", 0..=u32::MAX).required();
+        let workers = section.integer("workers", 0..=MOST_WORKERS).required();
         Some(ReplicaChange { at_ms: at_ms?, pool, workers: workers? })
     };
     value.section(change).flatten()

@@ -11,6 +11,8 @@ use super::workload::DEFAULT_TRACE_BLOCK_SIZE;
 use super::workload_form::{ArrivalKind, TraceFormat};
 
 /// Keys of generated requests only, beside the loads.
+/// Most requests that are generated.
+const MOST_REQUESTS: f64 = 20e6;
 const OF_SYNTHETIC: [&str; 3] = ["isl", "osl", "num_request_ratio"];
 
 /// Reads the workload of a scenario: a trace, generated requests or a list of requests.
@@ -265,11 +267,12 @@ impl<'s, 'a> Block<'s, 'a> {
         }
     }
 
-    /// Requests are numbered with 32 bits, turn by turn.
+    /// What a machine can be expected to hold, turn by turn.
     fn check_count(&self, requests: &SyntheticRequests, load: f64) {
         let all = requests.num_request_ratio * load * f64::from(self.turns_per_session);
-        if all > f64::from(u32::MAX) {
-            let message = format!("{all} requests in all are too many; at most {} fit", u32::MAX);
+        if all > MOST_REQUESTS {
+            let message =
+                format!("{all:e} requests in all are too many; at most {MOST_REQUESTS} can be replayed");
             self.section.problem("num_request_ratio", message);
         }
     }

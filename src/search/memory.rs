@@ -182,11 +182,14 @@ pub(super) struct KvLoad {
     pub(super) capacity_tokens: u64,
 }
 
+/// Most requests in flight that are derived from a share of a cache.
+const MOST_IN_FLIGHT: f64 = 1e6;
+
 impl KvLoad {
     /// How many requests of `isl` and `osl` tokens fill the share `ratio` of a pool with room for so many tokens.
     ///
     /// # Errors
-    /// When not a single one fits.
+    /// When not a single one fits, or so many are asked for that no machine could replay them.
     pub(super) fn new(ratio: f64, capacity_tokens: u64, isl: u32, osl: u32) -> Result<Self, String> {
         let each = u64::from(isl) + u64::from(osl / 2);
         let capacity_requests = capacity_tokens / each;
@@ -196,7 +199,12 @@ impl KvLoad {
                  there is room for {capacity_tokens}"
             ));
         }
-        let filled = (ratio * capacity_requests as f64).trunc().clamp(1.0, f64::from(u32::MAX));
+        let filled = (ratio * capacity_requests as f64).trunc().max(1.0);
+        if filled > MOST_IN_FLIGHT {
+            return Err(format!(
+                "workload.kv_load_ratio {ratio} asks for {filled:e} requests in flight, more than {MOST_IN_FLIGHT:e}"
+            ));
+        }
         Ok(Self { ratio, concurrency: filled as u32, capacity_requests, capacity_tokens })
     }
 }

@@ -31,10 +31,11 @@ impl Plan {
 /// Looks at one point with every choice, the other knobs at their first.
 fn branch_refusals(branch: &Branch, registry: &Registry) -> Vec<Refusal> {
     let dimensions = branch.space.dimensions();
+    let gpu_budget = branch.config.search_space.gpu_budget;
     // A point without room for a cache is a candidate that cannot serve, not a search that cannot run.
     let problems_at = |placement: u32, choices: Vec<u32>| {
         let unrolled = branch.unroll(&branch.space.canonical(placement, choices));
-        unrolled.map_or(Vec::new(), |unrolled| scenario_problems(&unrolled.scenario, registry))
+        unrolled.map_or(Vec::new(), |unrolled| scenario_problems(&unrolled.scenario, registry, gpu_budget))
     };
     let problems = |choices: Vec<u32>| problems_at(0, choices);
     let first = vec![0; dimensions.len()];
@@ -60,14 +61,22 @@ fn branch_refusals(branch: &Branch, registry: &Registry) -> Vec<Refusal> {
     found
 }
 
-fn scenario_problems(scenario: &Scenario, registry: &Registry) -> Vec<String> {
+fn scenario_problems(scenario: &Scenario, registry: &Registry, gpu_budget: u32) -> Vec<String> {
     let mut problems = serving::unsupported(scenario);
     let routers = scenario.deployment.routers();
     problems
         .extend(routers.filter_map(|router| registry.router(router).err()).map(|error| error.to_string()));
     let planner = scenario.deployment.planner.as_ref();
-    let planner = planner.and_then(|planner| registry.planner(planner, scenario.deployment.mode).err());
-    problems.extend(planner.map(|error| error.to_string()));
+    match planner.map(|planner| registry.planner(planner, scenario.deployment.mode)) {
+        Some(Err(error)) => problems.push(error.to_string()),
+        Some(Ok(Some(planner))) => {
+            let most = planner.policy.gpu_bounds().most.filter(|&most| most > gpu_budget);
+            problems.extend(most.map(|most| {
+                format!("the planner may use {most} GPUs (max_gpu_budget), over search_space.gpu_budget {gpu_budget}")
+            }));
+        }
+        Some(Ok(None)) | None => {}
+    }
     problems
 }
 

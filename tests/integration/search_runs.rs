@@ -374,3 +374,69 @@ fn the_top_of_any_ranking_can_be_asked_for_but_not_of_a_frontier() {
     let frontier = "goal={target: pareto, pareto_objectives: [throughput, e2e_latency]}";
     search(&["--set", "sweep.top=2", "--set", frontier]).refusing(&["sweep.top", "frontier"]);
 }
+
+#[test]
+fn a_refused_resumption_leaves_the_answer_alone() {
+    let place = Workplace::with("search.yaml", &three_points());
+    place.run(&["search", "search.yaml", "--output-dir", "out"]).ending(0);
+    let before = ["out/candidates.json", "out/best.yaml", "out/trials.jsonl"].map(|name| place.read(name));
+    let other = ["--resume", "--set", "workload.isl=601"];
+    let answer = place.run(&[&["search", "search.yaml", "--output-dir", "out"][..], &other].concat());
+    answer.ending(2);
+    let after = ["out/candidates.json", "out/best.yaml", "out/trials.jsonl"].map(|name| place.read(name));
+    assert!(before == after, "the files of the first search are still there");
+}
+
+#[test]
+fn planners_keep_within_the_budget_of_the_search() {
+    let scaled = ROUTERS
+        .replace(
+            "planner_scaling_policy: [disabled]",
+            "planner_scaling_policy: [disabled, load_180_5]\n  min_endpoint: 9",
+        )
+        .replace("router_mode", "# router_mode")
+        .replace("goal: {target: e2e_latency", "goal: {target: goodput_per_gpu");
+    let place = Workplace::with("search.yaml", &scaled);
+    place
+        .run(&[
+            "search",
+            "search.yaml",
+            "--output-dir",
+            "out",
+            "--set",
+            "search_space.router_mode=[round_robin]",
+        ])
+        .ending(0);
+    let result = place.read_json("out/candidates.json");
+    let rejected = result["rejected"].as_array().unwrap();
+    assert!(!rejected.is_empty(), "{result}");
+    for trial in rejected {
+        assert_eq!(trial["reason"], "min_endpoint 9 keeps 36 GPUs, over search_space.gpu_budget 32");
+    }
+    for candidate in result["candidates"].as_array().unwrap() {
+        assert_eq!(candidate["config"]["planner_scaling_policy"], "disabled");
+    }
+    let own = "search_space.planner_scaling_policy=[{policy: queue_aware, max_gpu_budget: 64}]";
+    place
+        .run(&["search", "search.yaml", "--set", own])
+        .refusing(&["the planner may use 64 GPUs (max_gpu_budget), over search_space.gpu_budget 32"]);
+}
+
+#[test]
+fn loads_that_no_machine_could_hold_are_refused() {
+    let place = Workplace::with("search.yaml", ROUTERS);
+    place
+        .run(&["search", "search.yaml", "--set", "workload.num_request_ratio=4e9"])
+        .refusing(&["workload.num_request_ratio", "6.4e10 requests in all are too many; at most 20000000"]);
+    let filled = place
+        .run(&[
+            "search",
+            "search.yaml",
+            "--set",
+            "workload.concurrency=null",
+            "--set",
+            "workload.kv_load_ratio=1e300",
+        ])
+        .ending(1);
+    assert!(filled.stdout.contains("requests in flight, more than 1e6"), "{}", filled.stdout);
+}

@@ -269,7 +269,8 @@ impl Rounds {
             Ok(unrolled) => {
                 trial.timing = self.timing(trial.point.layout, &unrolled.scenario);
                 trial.evaluation = evaluation_key(&unrolled.key(), &identity(&trial.timing), self.requests);
-                trial.state = self.known(number, &trial.evaluation, unrolled.used_gpus);
+                let over_budget = self.over_budget(unrolled.used_gpus, &unrolled.scenario);
+                trial.state = self.known(number, &trial.evaluation, over_budget);
                 trial.used_gpus = unrolled.used_gpus;
                 trial.config = unrolled.config;
                 trial.scenario = Some(Arc::new(unrolled.scenario));
@@ -322,18 +323,28 @@ impl Rounds {
         }
     }
 
+    /// Why a candidate needs more GPUs than there are: those that it starts with, or those that its planner keeps whatever it finds.
+    fn over_budget(&self, used_gpus: u32, scenario: &Scenario) -> Option<String> {
+        let (space, deployment) = (&self.branch.config.search_space, &scenario.deployment);
+        let budget = space.gpu_budget;
+        if used_gpus > budget {
+            return Some(format!("uses {used_gpus} GPUs, over search_space.gpu_budget {budget}"));
+        }
+        let workers = space.min_endpoint.filter(|_| deployment.planner.is_some())?;
+        let pools = [&deployment.agg, &deployment.prefill, &deployment.decode].into_iter().flatten();
+        let kept = pools.map(|pool| u64::from(workers) * u64::from(pool.gpus_per_worker())).sum::<u64>();
+        (kept > u64::from(budget)).then(|| {
+            format!("min_endpoint {workers} keeps {kept} GPUs, over search_space.gpu_budget {budget}")
+        })
+    }
+
     /// What is known of a trial before any replay.
-    fn known(&mut self, trial: usize, key: &str, used_gpus: u32) -> State {
+    fn known(&mut self, trial: usize, key: &str, over_budget: Option<String>) -> State {
         if let Some(&first) = self.first_by_key.get(key) {
             return State::Repeats(first);
         }
         self.first_by_key.insert(key.to_owned(), trial);
-        let budget = self.branch.config.search_space.gpu_budget;
-        if used_gpus > budget {
-            let reason = format!("uses {used_gpus} GPUs, over search_space.gpu_budget {budget}");
-            return State::Evaluated(Evaluation::Infeasible(reason));
-        }
-        State::Running
+        over_budget.map_or(State::Running, |reason| State::Evaluated(Evaluation::Infeasible(reason)))
     }
 
     /// Takes in the evaluation of a trial; one that was interrupted ends the study.

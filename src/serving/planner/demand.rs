@@ -24,6 +24,9 @@ pub(super) fn changes(observation: &Observation, targets: &[u32]) -> Vec<Option<
     targets.iter().zip(staying).map(|(&target, staying)| (target != staying).then_some(target)).collect()
 }
 
+/// Shortest time between two ticks, in seconds.
+const LEAST_INTERVAL_S: f64 = 0.01;
+
 /// Problems of the fields that these planners share.
 pub(super) fn problems(fields: &[(&str, f64)], min_endpoint: u32, max_gpu_budget: u32) -> Vec<String> {
     let mut problems: Vec<String> = fields
@@ -31,6 +34,13 @@ pub(super) fn problems(fields: &[(&str, f64)], min_endpoint: u32, max_gpu_budget
         .filter(|(_, value)| !(value.is_finite() && *value > 0.0))
         .map(|(name, value)| format!("{name}: {value} must be finite and above 0"))
         .collect();
+    let interval =
+        fields.iter().find(|(name, value)| *name == "interval_s" && (0.0..LEAST_INTERVAL_S).contains(value));
+    if let Some((name, value)) = interval.filter(|(_, value)| *value > 0.0) {
+        problems.push(format!(
+            "{name}: {value:e} is less than {LEAST_INTERVAL_S}, the shortest time between two ticks"
+        ));
+    }
     if min_endpoint == 0 {
         problems.push("min_endpoint: 0 must be at least 1".into());
     }

@@ -243,5 +243,10 @@ mod tests {
     fn impossible_fields_are_named() {
         let bad = QueueAware { dead_band: 1.0, horizon_s: 0.0, min_endpoint: 0, ..QueueAware::default() };
         assert_eq!(bad.problems(None).len(), 3);
+        let restless = QueueAware { interval_s: 1e-9, ..QueueAware::default() };
+        assert_eq!(
+            restless.problems(None),
+            ["interval_s: 1e-9 is less than 0.01, the shortest time between two ticks"]
+        );
     }
 }
