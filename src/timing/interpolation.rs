@@ -97,7 +97,8 @@ pub(super) enum End {
 pub(super) struct LogGrid<const N: usize> {
     axes: [Axis; N],
     logs: Vec<f64>,
-    corners: [usize; 8],
+    /// How far the corners of a cell lie from its first, those at the lower end of the last axis.
+    corners: [usize; 4],
 }
 
 impl<const N: usize> LogGrid<N> {
@@ -175,28 +176,32 @@ impl<const N: usize> LogGrid<N> {
         for (axis, position) in self.axes.iter().zip(positions) {
             corner = corner * axis.logs.len() + position.segment;
         }
-        // The corners of the cell, the last axis running fastest; each axis then halves them.
-        let mut corners = [0.0; 8];
-        for (value, offset) in corners.iter_mut().zip(self.corners).take(1 << N) {
-            *value = self.logs[corner + offset];
+        // On a sampled point of the first axis, which one prompt or two are, only half of the corners matter.
+        let first = usize::from(N > 1 && positions[0].along == 0.0);
+        let corners = if first == 1 { N - 1 } else { N };
+        // The corners of the cell, the last axis running fastest and two by two; each axis then halves them.
+        let mut values = [0.0; 4];
+        for (value, offset) in values.iter_mut().zip(self.corners).take(1 << (corners - 1)) {
+            let [low, high] = *self.logs[corner + offset..].first_chunk::<2>().expect("a cell has two ends");
+            *value = low + (high - low) * positions[N - 1].along;
         }
-        for axis in (0..N).rev() {
-            for pair in 0..1 << axis {
-                let (low, high) = (corners[2 * pair], corners[2 * pair + 1]);
-                corners[pair] = low + (high - low) * positions[axis].along;
+        for axis in (first..N - 1).rev() {
+            for pair in 0..1 << (axis - first) {
+                let (low, high) = (values[2 * pair], values[2 * pair + 1]);
+                values[pair] = low + (high - low) * positions[axis].along;
             }
         }
-        libm::exp(corners[0])
+        libm::exp(values[0])
     }
 }
 
-/// How far each corner of a cell lies from its first, the last axis running fastest.
-fn corners<const N: usize>(axes: &[Axis; N]) -> [usize; 8] {
-    let mut offsets = [0; 8];
-    for (number, offset) in offsets.iter_mut().take(1 << N).enumerate() {
-        let mut stride = 1;
-        for axis in (0..N).rev() {
-            if number >> (N - 1 - axis) & 1 == 1 {
+/// How far each corner of a cell lies from its first, of those at the lower end of the last axis; the one before runs fastest.
+fn corners<const N: usize>(axes: &[Axis; N]) -> [usize; 4] {
+    let mut offsets = [0; 4];
+    for (number, offset) in offsets.iter_mut().take(1 << (N - 1)).enumerate() {
+        let mut stride = axes[N - 1].logs.len();
+        for axis in (0..N - 1).rev() {
+            if number >> (N - 2 - axis) & 1 == 1 {
                 *offset += stride;
             }
             stride *= axes[axis].logs.len();

@@ -125,7 +125,9 @@ impl PassTables {
             total.ms += grid.value_at([batch, grid.axis(1).place(new), grid.axis(2).place(prefix)]);
             total.extrapolated |= !grid.axis(1).covers(new) || !grid.axis(2).covers(prefix);
         }
-        total.ms /= prompts;
+        if chunks.len() > 1 {
+            total.ms /= prompts;
+        }
         total
     }
 }
@@ -198,7 +200,10 @@ impl TableTiming {
     fn prompt_attention(&self, chunks: &[Chunk]) -> f64 {
         let attention = self.tables.prompt_attention(chunks);
         self.note(attention.extrapolated);
-        attention.ms / f64::from(self.options.stages)
+        match self.options.stages {
+            1 => attention.ms,
+            stages => attention.ms / f64::from(stages),
+        }
     }
 
     fn decode_attention(&self, batch: DecodeBatch) -> f64 {
