@@ -119,7 +119,9 @@ pub(super) fn merge(
     check_complete(&parts)?;
     let (first, folder) = (&parts[0].0.0, parts[0].1);
     let file = folder.join(CONFIG);
-    let plan = search::plan(&file, load_document(&file, &[])?, registry)?;
+    // The part's way out of its folder, without the detour.
+    let document = load_document(&file, &[])?.with_paths_from(Path::new(""));
+    let plan = search::plan(&file, document, registry)?;
     let plan = plan.forecasting(first.load_predictors.clone());
     check_finished(&plan, &parts)?;
     let evaluator: Arc<dyn Evaluator> = Arc::new(Recorded { requests: first.requests });

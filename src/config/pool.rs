@@ -129,10 +129,10 @@ pub struct EngineOptions {
     pub preemption_mode: PreemptionMode,
     /// Which unreferenced block goes first.
     pub kv_eviction_policy: KvEvictionPolicy,
-    /// Divides every pass; 1 changes nothing.
+    /// Divides every pass; 1 changes nothing, nor does 0.
     #[schemars(range(min = 0.0))]
     pub speedup_ratio: f64,
-    /// Divides the decode part of a pass beside `speedup_ratio`.
+    /// Divides the decode part of a pass beside `speedup_ratio`; 0 does not.
     #[schemars(range(min = 0.0))]
     pub decode_speedup_ratio: f64,
     /// Prefill is scheduled in every n-th pass of a data-parallel group only.

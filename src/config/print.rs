@@ -131,12 +131,15 @@ fn rebase_timing(timing: &mut TimingConfig, folder: &Path) {
     }
 }
 
-/// The path that leads from `folder` to where `path` leads from the working directory.
+/// The path that leads from `folder` to where `path` leads from the working directory. An absolute path leads there from anywhere.
 ///
-/// Symbolic links are not looked at. Where one of the two is absolute and the other is not, the working directory
-/// decides; where it cannot be told, the path stays as it is.
+/// Symbolic links are not looked at. Where only the folder is absolute, the working directory decides; where it cannot be told, the
+/// path stays as it is.
 fn rebased(path: &Path, folder: &Path) -> PathBuf {
-    let (path, folder) = if path.is_absolute() == folder.is_absolute() {
+    if path.is_absolute() {
+        return path.to_owned();
+    }
+    let (path, folder) = if folder.is_relative() {
         (tidy(path), tidy(folder))
     } else {
         match (std::path::absolute(path), std::path::absolute(folder)) {
