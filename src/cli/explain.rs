@@ -210,7 +210,8 @@ fn route_json(route: &RouteRecord) -> Value {
 /// What a planner saw and did at one tick.
 fn explain_tick(folder: &Path, tick: u64) -> Result<Explanation, Failure> {
     let Some(path) = find(folder, "scaling.jsonl") else {
-        let message = "holds no scaling.jsonl: its deployment has no planner";
+        let message =
+            "holds no scaling.jsonl: a folder is wanted that a replay with a planner wrote (--output-dir)";
         return Err(Failure::input(format!("{}: {message}", folder.display())));
     };
     let rows = json_lines(&path)?;

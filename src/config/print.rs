@@ -209,7 +209,7 @@ mod tests {
         assert_eq!(rebased("scenarios/a.jsonl", "out/best"), "../../scenarios/a.jsonl");
         assert_eq!(rebased("a.jsonl", ""), "a.jsonl");
         assert_eq!(rebased("./x/../a.jsonl", "."), "a.jsonl");
-        assert_eq!(rebased("/data/a.jsonl", "/data/out"), "../a.jsonl");
+        assert_eq!(rebased("/data/a.jsonl", "/data/out"), "/data/a.jsonl");
         assert_eq!(rebased("../a.jsonl", "../out"), "../a.jsonl");
         assert_eq!(rebased("../a.jsonl", "out"), "../../a.jsonl");
         let folder = std::path::absolute("out").expect("there is a working directory");

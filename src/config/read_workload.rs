@@ -262,6 +262,9 @@ impl<'s, 'a> Block<'s, 'a> {
         if self.shared_prefix_ratio > 0.0 && self.num_prefix_groups == 0 {
             section.problem("shared_prefix_ratio", "has no effect while `num_prefix_groups` is 0");
         }
+        if self.num_prefix_groups > 0 && self.shared_prefix_ratio == 0.0 {
+            section.problem("num_prefix_groups", "has no effect while `shared_prefix_ratio` is 0");
+        }
         if self.inter_turn_delay_ms > 0.0 && self.turns_per_session == 1 {
             section.problem("inter_turn_delay_ms", "has no effect while `turns_per_session` is 1");
         }

@@ -139,7 +139,8 @@ fn paths_start_from_the_file_and_those_of_overrides_do_not() {
     assert_eq!(path(SCENARIO, "a/b.yaml", &["workload={trace_path: /c.jsonl}"]), "/c.jsonl");
     let elsewhere = scenario(&[]).with_paths_from(Path::new("out")).to_json();
     assert_eq!(elsewhere["workload"]["trace_path"], "../folder/traces/a.jsonl");
-    let from_anywhere = scenario(&["workload.trace_path=/c.jsonl"]).with_paths_from(Path::new("out")).to_json();
+    let from_anywhere =
+        scenario(&["workload.trace_path=/c.jsonl"]).with_paths_from(Path::new("out")).to_json();
     assert_eq!(from_anywhere["workload"]["trace_path"], "/c.jsonl");
 }
 

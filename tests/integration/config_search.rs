@@ -194,6 +194,12 @@ fn generated_requests_take_no_keys_of_traces() {
         "workload.shared_prefix_ratio",
         &["`num_prefix_groups` is 0"],
     );
+    assert_refused(
+        SEARCH,
+        &["workload.num_prefix_groups=3"],
+        "workload.num_prefix_groups",
+        &["`shared_prefix_ratio` is 0"],
+    );
     assert_refused(SEARCH, &["workload.shared_prefix_ratio=50"], "workload.shared_prefix_ratio", &["0.5"]);
     assert_refused(SEARCH, &["workload.inter_turn_delay_ms=5"], "workload.inter_turn_delay_ms", &["turns"]);
     let closed =

@@ -164,6 +164,13 @@ impl Fields {
             format!("fpm_sample_bucket_size: {cells} is not a perfect square"),
         );
         refuse(
+            resolved.min_observations > resolved.max_samples,
+            format!(
+                "load_min_observations: {} are never reached with the {} samples that are kept (max_num_fpm_samples)",
+                resolved.min_observations, resolved.max_samples
+            ),
+        );
+        refuse(
             resolved.sensitivity > 100,
             format!("load_scaling_down_sensitivity: {} must lie between 0 and 100", resolved.sensitivity),
         );
@@ -242,6 +249,10 @@ mod tests {
             (
                 json!({"optimization_target": "sla", "fpm_sample_bucket_size": 15}),
                 "15 is not a perfect square",
+            ),
+            (
+                json!({"optimization_target": "sla", "load_min_observations": 65}),
+                "load_min_observations: 65 are never reached with the 64 samples",
             ),
             (json!({"optimization_target": "sla", "enable_throughput_scaling": false}), "at least one kind"),
             (json!({"optimization_target": "load"}), "decode_scale_up_kv_rate, decode_scale_down_kv_rate"),
