@@ -86,30 +86,31 @@ fn spec(arguments: &SampleArguments) -> Result<Value, Failure> {
     })
 }
 
-/// The name under which a table is kept: a digest of the deployment, of the release of the crate, and of the names and sizes
-/// of the data.
+/// The name under which a table is kept: a digest of the deployment, of the release of the crate, and of the names and contents of
+/// the data.
 fn kept_as(folder: &Path, spec: &Value, systems: &Path) -> Result<PathBuf, Failure> {
     let unreadable = |error| Failure::input(format!("--systems {}: {error}", systems.display()));
     let mut files = Vec::new();
     list(systems, &mut files).map_err(unreadable)?;
     files.sort();
     let mut text = format!("{RELEASE}\n{spec}\n{PROMPTS:?}{NEW:?}{PREFIX:?}{REQUESTS:?}{CONTEXT:?}\n");
-    for (path, size) in files {
-        let _ = writeln!(text, "{} {size}", path.strip_prefix(systems).unwrap_or(&path).display());
+    for path in files {
+        let content = xxh3_64(&std::fs::read(&path).map_err(unreadable)?);
+        let _ = writeln!(text, "{} {content:016x}", path.strip_prefix(systems).unwrap_or(&path).display());
     }
     std::fs::create_dir_all(folder)
         .map_err(|error| Failure::run(format!("--cache {}: {error}", folder.display())))?;
     Ok(folder.join(format!("{:016x}.csv", xxh3_64(text.as_bytes()))))
 }
 
-fn list(folder: &Path, files: &mut Vec<(PathBuf, u64)>) -> std::io::Result<()> {
+/// The files in a folder and below it.
+fn list(folder: &Path, files: &mut Vec<PathBuf>) -> std::io::Result<()> {
     for entry in std::fs::read_dir(folder)? {
         let entry = entry?;
-        let about = entry.metadata()?;
-        if about.is_dir() {
+        if entry.metadata()?.is_dir() {
             list(&entry.path(), files)?;
         } else {
-            files.push((entry.path(), about.len()));
+            files.push(entry.path());
         }
     }
     Ok(())
