@@ -107,17 +107,17 @@ impl GpUcbPe {
         centre.into_iter().chain(others).collect()
     }
 
+    /// Where the feasible observations lie.
+    fn feasible_features(&self) -> Vec<Features> {
+        let observed = self.features.iter().zip(&self.figures);
+        observed.filter(|(_, figures)| figures.is_some()).map(|(at, _)| at.clone()).collect()
+    }
+
     /// A process for each objective, made from the feasible observations, and their labels.
     fn model(&mut self) -> Option<Model> {
         let feasible: Vec<&Vec<f64>> = self.figures.iter().flatten().collect();
         let objectives = feasible.first()?.len();
-        let features: Vec<Features> = self
-            .features
-            .iter()
-            .zip(&self.figures)
-            .filter(|(_, figures)| figures.is_some())
-            .map(|(at, _)| at.clone())
-            .collect();
+        let features = self.feasible_features();
         let mut columns: Vec<Vec<f64>> = (0..objectives)
             .map(|objective| {
                 warping::labels(&feasible.iter().map(|figures| figures[objective]).collect::<Vec<_>>())
@@ -174,13 +174,7 @@ impl GpUcbPe {
     /// What points are worth, seen from the feasible observations.
     fn outlook(&mut self, model: &Model) -> Outlook {
         let scalarisation = Scalarisation::new(&model.labels, &mut self.stream);
-        let feasible: Vec<Features> = self
-            .features
-            .iter()
-            .zip(&self.figures)
-            .filter(|(_, figures)| figures.is_some())
-            .map(|(at, _)| at.clone())
-            .collect();
+        let feasible = self.feasible_features();
         let beliefs: Vec<Beliefs> =
             model.processes[..model.objectives].iter().map(|process| process.beliefs(&feasible)).collect();
         Outlook::new(&model.labels, scalarisation, &beliefs)
