@@ -222,7 +222,7 @@ fn refuse(config: &PolicyConfig, problems: Vec<String>) -> PolicyError {
 }
 
 /// A preset of the built-in planner as its fields, where it goes by the bounds of requests or not.
-fn preset_fields(settings: &ScalingSettings, by_bounds: bool) -> Map<String, Value> {
+pub(crate) fn preset_fields(settings: &ScalingSettings, by_bounds: bool) -> Map<String, Value> {
     let mut fields = Map::new();
     if settings.enable_load_scaling {
         fields.insert("enable_load_scaling".into(), true.into());

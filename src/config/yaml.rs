@@ -44,9 +44,11 @@ pub(super) fn parse(text: &str, source: u32) -> (Option<Node>, Vec<Problem>) {
     (tree, builder.problems)
 }
 
-/// Writes a value as YAML.
+/// Writes a value as YAML, the last line ended like all others.
 pub(super) fn to_text(value: &impl Serialize) -> String {
-    serde_yaml::to_string(value).expect("plain data with string keys always has a YAML form")
+    let text = serde_yaml::to_string(value).expect("plain data with string keys always has a YAML form");
+    // The serialiser leaves a quoted scalar at the very end without one.
+    if text.ends_with('\n') { text } else { text + "\n" }
 }
 
 /// A list that is written as `[a, b]`.

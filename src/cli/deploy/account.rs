@@ -2,7 +2,9 @@
 
 use serde_json::{Map, Value};
 
-/// What starts the workers of one pool, and what could not be said with it.
+use super::engines::{self, Engine};
+
+/// What starts something, and what could not be said with it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Account {
     /// Flags with their values, in order.
@@ -26,7 +28,7 @@ const SIMULATED: [(&str, &str); 9] = [
 
 impl Account {
     /// Adds a flag with a value.
-    fn set(&mut self, flag: &str, value: &Value) {
+    pub(super) fn set(&mut self, flag: &str, value: &Value) {
         let value = match value {
             Value::String(text) => text.clone(),
             other => other.to_string(),
@@ -34,11 +36,11 @@ impl Account {
         self.flags.push((flag.to_owned(), Some(value)));
     }
 
-    fn switch(&mut self, flag: &str) {
+    pub(super) fn switch(&mut self, flag: &str) {
         self.flags.push((flag.to_owned(), None));
     }
 
-    fn unsaid(&mut self, field: &str, value: &Value, why: &str) {
+    pub(super) fn unsaid(&mut self, field: &str, value: &Value, why: &str) {
         self.unsaid.push((format!("{field}: {value}"), why.to_owned()));
     }
 
@@ -51,6 +53,18 @@ impl Account {
     }
 }
 
+/// Who starts the workers of a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Starter {
+    /// The engine's own command.
+    Engine,
+    /// The engine behind Dynamo's runtime; with the KV router its workers report what they cache.
+    Dynamo {
+        /// Whether the router hears of the caches.
+        kv_events: bool,
+    },
+}
+
 /// What is known of a pool beside its block in the scenario.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PoolContext<'a> {
@@ -58,6 +72,8 @@ pub(super) struct PoolContext<'a> {
     pub(super) name: &'a str,
     /// The settings of the candidate.
     pub(super) config: &'a Map<String, Value>,
+    /// Who starts it.
+    pub(super) starter: Starter,
 }
 
 impl PoolContext<'_> {
@@ -68,24 +84,30 @@ impl PoolContext<'_> {
     }
 
     /// Ranks over which experts are spread, as the candidate or else what prices or sizes the pool has it.
-    fn expert_parallel(&self, pool: &Value) -> Option<u64> {
+    pub(super) fn expert_parallel(&self, pool: &Value) -> Option<u64> {
         let of_pool = ["timing", "memory"].into_iter().map(|part| &pool[part]["moe_ep"]);
         let given = self.setting("moe_ep").into_iter().chain(of_pool).find_map(Value::as_u64);
         given.filter(|&ranks| ranks > 1)
+    }
+
+    /// Whether prompts and outputs are computed by different workers.
+    pub(super) fn is_disaggregated(&self) -> bool {
+        self.name != "agg"
     }
 }
 
 /// Accounts for a pool: engine flags first, then what has none.
 pub(super) fn account(pool: &Value, context: PoolContext<'_>) -> Account {
-    let engine = pool["engine"].as_object().cloned().unwrap_or_default();
+    let options = pool["engine"].as_object().cloned().unwrap_or_default();
     let mut account = Account::default();
-    match engine.get("backend").and_then(Value::as_str) {
-        Some("sglang") => sglang(pool, &engine, context, &mut account),
-        Some("trtllm") => trtllm(pool, &engine, context, &mut account),
-        _ => vllm(pool, &engine, context, &mut account),
+    let engine = Engine { pool, options: &options, context };
+    match options.get("backend").and_then(Value::as_str) {
+        Some("sglang") => engines::sglang(engine, &mut account),
+        Some("trtllm") => engines::trtllm(engine, &mut account),
+        _ => engines::vllm(engine, &mut account),
     }
     for (field, why) in SIMULATED {
-        if let Some(value) = engine.get(field).filter(|value| !value.is_null()) {
+        if let Some(value) = options.get(field).filter(|value| !value.is_null()) {
             account.unsaid(field, value, why);
         }
     }
@@ -101,215 +123,17 @@ pub(super) fn account(pool: &Value, context: PoolContext<'_>) -> Account {
     account
 }
 
-fn number(value: &Value, field: &str) -> u64 {
-    value[field].as_u64().unwrap_or(1)
-}
-
-/// Blocks are given only where the scenario pins them; otherwise the engine sizes its cache from the memory it may use.
-fn pinned_blocks(engine: &Map<String, Value>) -> Option<u64> {
-    engine.get("num_gpu_blocks").and_then(Value::as_u64).filter(|&blocks| blocks > 0)
-}
-
-fn vllm(pool: &Value, engine: &Map<String, Value>, context: PoolContext<'_>, account: &mut Account) {
-    account.set("--tensor-parallel-size", &number(pool, "tensor_parallel_size").into());
-    for (field, flag) in
-        [("pipeline_parallel_size", "--pipeline-parallel-size"), ("dp_size", "--data-parallel-size")]
-    {
-        if number(pool, field) > 1 {
-            account.set(flag, &number(pool, field).into());
-        }
-    }
-    if context.expert_parallel(pool).is_some() {
-        account.switch("--enable-expert-parallel");
-    }
-    if let Some(blocks) = pinned_blocks(engine) {
-        account.set("--num-gpu-blocks-override", &blocks.into());
-    }
-    for (field, flag) in [
-        ("block_size", "--block-size"),
-        ("gpu_memory_utilization", "--gpu-memory-utilization"),
-        ("max_num_seqs", "--max-num-seqs"),
-        ("max_num_batched_tokens", "--max-num-batched-tokens"),
-        ("max_model_len", "--max-model-len"),
-    ] {
-        if let Some(value) = engine.get(field).filter(|value| !value.is_null()) {
-            account.set(flag, value);
-        }
-    }
-    for (field, on, off) in [
-        ("enable_prefix_caching", "--enable-prefix-caching", "--no-enable-prefix-caching"),
-        ("enable_chunked_prefill", "--enable-chunked-prefill", "--no-enable-chunked-prefill"),
-    ] {
-        account.switch(if engine.get(field) == Some(&Value::Bool(false)) { off } else { on });
-    }
-    if let Some(drafts) = engine.get("aic_nextn").and_then(Value::as_u64).filter(|&drafts| drafts > 0) {
-        let config = format!("{{\"method\":\"mtp\",\"num_speculative_tokens\":{drafts}}}");
-        account.set("--speculative-config", &Value::from(config));
-    }
-    if context.name != "agg" {
-        let config = "{\"kv_connector\":\"NixlConnector\",\"kv_role\":\"kv_both\"}";
-        account.set("--kv-transfer-config", &Value::from(config));
-    }
-}
-
-fn sglang(pool: &Value, engine: &Map<String, Value>, context: PoolContext<'_>, account: &mut Account) {
-    // Attention ranks split the tensor-parallel group, so that counts all GPUs of a stage.
-    let ranks = number(pool, "dp_size");
-    account.set("--tp-size", &(number(pool, "tensor_parallel_size") * ranks).into());
-    if number(pool, "pipeline_parallel_size") > 1 {
-        account.set("--pp-size", &number(pool, "pipeline_parallel_size").into());
-    }
-    if ranks > 1 {
-        account.set("--dp-size", &ranks.into());
-        account.switch("--enable-dp-attention");
-    }
-    if let Some(ranks) = context.expert_parallel(pool) {
-        account.set("--ep-size", &ranks.into());
-    }
-    if let (Some(blocks), Some(size)) =
-        (pinned_blocks(engine), engine.get("block_size").and_then(Value::as_u64))
-    {
-        account.set("--max-total-tokens", &(blocks * size).into());
-    }
-    let own = engine.get("sglang").cloned().unwrap_or_default();
-    let given = |field: &str| engine.get(field).or_else(|| own.get(field)).filter(|value| !value.is_null());
-    for (field, flag) in [
-        ("block_size", "--page-size"),
-        ("gpu_memory_utilization", "--mem-fraction-static"),
-        ("max_num_seqs", "--max-running-requests"),
-        ("chunked_prefill_size", "--chunked-prefill-size"),
-        ("max_prefill_tokens", "--max-prefill-tokens"),
-        ("max_model_len", "--context-length"),
-        ("schedule_conservativeness", "--schedule-conservativeness"),
-    ] {
-        if let Some(value) = given(field) {
-            account.set(flag, value);
-        }
-    }
-    if let Some(policy) = given("schedule_policy") {
-        // The engine's own name for first come, first served.
-        let policy = if policy == "fifo" { Value::from("fcfs") } else { policy.clone() };
-        account.set("--schedule-policy", &policy);
-    }
-    if engine.get("enable_prefix_caching") == Some(&Value::Bool(false)) {
-        account.switch("--disable-radix-cache");
-    }
-    if context.name != "agg" {
-        account.set("--disaggregation-mode", &Value::from(context.name));
-    }
-    for (field, why) in [
-        ("max_num_batched_tokens", "SGLang bounds a pass by max_prefill_tokens and chunked_prefill_size"),
-        ("enable_chunked_prefill", "SGLang chunks by chunked_prefill_size"),
-        ("clip_max_new_tokens", "set by the environment variable SGLANG_CLIP_MAX_NEW_TOKENS_ESTIMATION"),
-        ("aic_nextn", "needs the draft model's own flags"),
-    ] {
-        if let Some(value) = given(field) {
-            account.unsaid(field, value, why);
-        }
-    }
-}
-
-fn trtllm(pool: &Value, engine: &Map<String, Value>, context: PoolContext<'_>, account: &mut Account) {
-    let ranks = number(pool, "dp_size");
-    account.set("--tp_size", &(number(pool, "tensor_parallel_size") * ranks).into());
-    if number(pool, "pipeline_parallel_size") > 1 {
-        account.set("--pp_size", &number(pool, "pipeline_parallel_size").into());
-    }
-    if let Some(ranks) = context.expert_parallel(pool) {
-        account.set("--ep_size", &ranks.into());
-    }
-    for (field, flag) in [
-        ("max_num_seqs", "--max_batch_size"),
-        ("max_num_batched_tokens", "--max_num_tokens"),
-        ("max_model_len", "--max_seq_len"),
-        ("gpu_memory_utilization", "--kv_cache_free_gpu_memory_fraction"),
-    ] {
-        if let Some(value) = engine.get(field).filter(|value| !value.is_null()) {
-            account.set(flag, value);
-        }
-    }
-    if ranks > 1 {
-        account.unsaid("dp_size", &ranks.into(), "set enable_attention_dp in the extra options file");
-    }
-    for (field, why) in [
-        ("block_size", "set kv_cache_config.tokens_per_block in the extra options file"),
-        ("num_gpu_blocks", "set kv_cache_config.max_tokens in the extra options file"),
-        ("enable_prefix_caching", "set kv_cache_config.enable_block_reuse in the extra options file"),
-        ("enable_chunked_prefill", "set enable_chunked_prefill in the extra options file"),
-        ("aic_nextn", "set speculative_config in the extra options file"),
-    ] {
-        if let Some(value) = engine.get(field).filter(|value| !value.is_null()) {
-            account.unsaid(field, value, why);
-        }
-    }
-}
-
-/// Flags of Dynamo's frontend for the router of a deployment, and what they cannot say.
-pub(super) fn frontend(deployment: &Value) -> Account {
-    let mut account = Account::default();
-    let router = deployment["router"].as_object().cloned().unwrap_or_default();
-    let policy = router.get("policy").and_then(Value::as_str).unwrap_or("round_robin");
-    let mode = match policy {
-        "round_robin" => Some("round-robin"),
-        "random" => Some("random"),
-        "power_of_two" => Some("power-of-two"),
-        "least_loaded" => Some("least-loaded"),
-        "kv_router" => Some("kv"),
-        _ => None,
-    };
-    match mode {
-        Some(mode) => account.set("--router-mode", &Value::from(mode)),
-        None => account.unsaid("router.policy", &Value::from(policy), "Dynamo's frontend has no such router"),
-    }
-    for (field, value) in router.iter().filter(|(field, value)| *field != "policy" && !value.is_null()) {
-        let flag = match field.as_str() {
-            "overlap_score_credit" => "--router-kv-overlap-score-credit",
-            "overlap_score_credit_decay" => "--router-kv-overlap-score-credit-decay",
-            "prefill_load_scale" => "--router-prefill-load-scale",
-            "decode_active_request_weight" => "--router-decode-active-request-weight",
-            "router_temperature" => "--router-temperature",
-            "queue_threshold" => "--router-queue-threshold",
-            "kv_event_lag_ms" => {
-                account.unsaid("router.kv_event_lag_ms", value, "a property of the network");
-                continue;
-            }
-            other => {
-                account.unsaid(
-                    &format!("router.{other}"),
-                    value,
-                    "has no flag in the list that this program keeps",
-                );
-                continue;
-            }
-        };
-        if mode == Some("kv") {
-            account.set(flag, value);
-        } else {
-            account.unsaid(&format!("router.{field}"), value, "belongs to the kv router only");
-        }
-    }
-    if let Some(planner) = deployment.get("planner").filter(|planner| !planner.is_null()) {
-        account.unsaid("planner", planner, "put these into the configuration of Dynamo's planner");
-    }
-    account
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
-    use super::super::flags;
+    use super::super::flags::check;
     use super::*;
     use crate::config::scenario::{Backend, EngineOptions, Pool};
 
-    /// The documented flags of an engine.
-    fn documented(backend: &str) -> &'static [&'static str] {
-        match backend {
-            "sglang" => flags::SGLANG,
-            "trtllm" => flags::TRTLLM,
-            _ => flags::VLLM,
-        }
-    }
+    const BACKENDS: [(Backend, &str); 3] =
+        [(Backend::Vllm, "vllm"), (Backend::Sglang, "sglang"), (Backend::Trtllm, "trtllm")];
+    const STARTERS: [Starter; 2] = [Starter::Engine, Starter::Dynamo { kv_events: true }];
 
     fn pool(backend: Backend) -> Value {
         let engine = EngineOptions {
@@ -330,16 +154,18 @@ mod tests {
 
     #[test]
     fn every_field_of_an_engine_is_said_or_listed_and_every_flag_is_documented() {
-        for (backend, name) in
-            [(Backend::Vllm, "vllm"), (Backend::Sglang, "sglang"), (Backend::Trtllm, "trtllm")]
+        let config = json!({"moe_ep": 8});
+        for ((backend, name), starter) in
+            BACKENDS.into_iter().flat_map(|one| STARTERS.map(|starter| (one, starter)))
         {
             let pool = pool(backend);
-            let config = json!({"moe_ep": 8});
-            let context = PoolContext { name: "prefill", config: config.as_object().unwrap() };
+            let context = PoolContext { name: "prefill", config: config.as_object().unwrap(), starter };
             let whole = account(&pool, context);
-            for (flag, _) in &whole.flags {
-                assert!(documented(name).contains(&flag.as_str()), "{name}: {flag}");
-            }
+            let command = match starter {
+                Starter::Engine => name.to_owned(),
+                Starter::Dynamo { .. } => format!("dynamo.{name}"),
+            };
+            check(&command, &whole.arguments()).unwrap();
             // A field is accounted for if leaving it out or changing it changes the account.
             let engine = pool["engine"].as_object().unwrap();
             // The backend chooses the command itself.
@@ -363,7 +189,11 @@ mod tests {
                         Some(inner) => other["engine"][field][inner] = changed,
                         None => other["engine"][field] = changed,
                     }
-                    assert_ne!(account(&other, context), whole, "{name}: {field} {inner:?} leaves no trace");
+                    assert_ne!(
+                        account(&other, context),
+                        whole,
+                        "{command}: {field} {inner:?} leaves no trace"
+                    );
                 }
             }
         }
@@ -371,16 +201,19 @@ mod tests {
 
     #[test]
     fn experts_are_spread_as_they_were_priced() {
-        for (name, flag) in
-            [("vllm", "--enable-expert-parallel"), ("sglang", "--ep-size"), ("trtllm", "--ep_size")]
-        {
+        for (name, starter, flag) in [
+            ("vllm", Starter::Engine, "--enable-expert-parallel"),
+            ("sglang", Starter::Engine, "--ep-size"),
+            ("trtllm", Starter::Engine, "--ep_size"),
+            ("trtllm", STARTERS[1], "--expert-parallel-size"),
+        ] {
             let pool = json!({
                 "dp_size": 1, "tensor_parallel_size": 4, "pipeline_parallel_size": 1,
                 "engine": {"backend": name, "sglang": {"schedule_policy": "fifo"}},
                 "timing": {"model": "profile", "moe_ep": 4},
             });
             let nothing = Map::new();
-            let account = account(&pool, PoolContext { name: "agg", config: &nothing });
+            let account = account(&pool, PoolContext { name: "agg", config: &nothing, starter });
             let value = |wanted: &str| account.flags.iter().find(|(flag, _)| flag == wanted);
             assert!(value(flag).is_some(), "{name}");
             if name == "sglang" {
@@ -390,14 +223,24 @@ mod tests {
     }
 
     #[test]
-    fn routers_become_flags_of_the_frontend() {
-        let deployment = json!({"router": {"policy": "kv_router", "overlap_score_credit": 0.5, "track_active_blocks": true},
-            "planner": {"policy": "load_180_5"}});
-        let account = frontend(&deployment);
-        assert_eq!(account.arguments(), ["--router-mode", "kv", "--router-kv-overlap-score-credit", "0.5"]);
-        assert_eq!(account.unsaid.len(), 2);
-        assert!(account.flags.iter().all(|(flag, _)| flags::FRONTEND.contains(&flag.as_str())));
-        let own = frontend(&json!({"router": {"policy": "my_router", "depth": 3}}));
-        assert_eq!((own.flags.len(), own.unsaid.len()), (0, 2));
+    fn workers_report_their_caches_to_the_kv_router_only() {
+        let nothing = Map::new();
+        for (backend, name) in BACKENDS {
+            let pool = pool(backend);
+            let arguments = |role: &'static str, kv_events: bool| {
+                let starter = Starter::Dynamo { kv_events };
+                account(&pool, PoolContext { name: role, config: &nothing, starter }).arguments()
+            };
+            let reports = |arguments: &[String]| arguments.iter().any(|word| word.contains("kv-events"));
+            for role in ["agg", "prefill", "decode"] {
+                assert!(!reports(&arguments(role, false)), "{name} {role}");
+                // Decode workers of vLLM hold what prefill workers have reported.
+                assert_eq!(
+                    reports(&arguments(role, true)),
+                    (name, role) != ("vllm", "decode"),
+                    "{name} {role}"
+                );
+            }
+        }
     }
 }

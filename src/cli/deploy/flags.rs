@@ -1,77 +1,36 @@
-//! Flags of serving engines and of Dynamo's frontend, as their documentation has them.
+//! Command lines against the documented flags of what they start.
 //!
-//! | list | documentation |
-//! |---|---|
-//! | [`VLLM`] | vLLM, "Engine Arguments" and `vllm serve --help`, 0.8 and later |
-//! | [`SGLANG`] | SGLang, "Server Arguments", `python3 -m sglang.launch_server --help` |
-//! | [`TRTLLM`] | TensorRT-LLM, "trtllm-serve" |
-//! | [`FRONTEND`] | Dynamo, "Frontend Configuration Reference" and "Configuration and Tuning" of the router, 1.3 |
+//! `tests/data/deploy/flags.json` keeps those flags with what each takes and with the documentation they are from.
 
-/// `vllm serve MODEL ...`
-pub(super) const VLLM: &[&str] = &[
-    "--port",
-    "--tensor-parallel-size",
-    "--pipeline-parallel-size",
-    "--data-parallel-size",
-    "--enable-expert-parallel",
-    "--block-size",
-    "--num-gpu-blocks-override",
-    "--gpu-memory-utilization",
-    "--max-num-seqs",
-    "--max-num-batched-tokens",
-    "--max-model-len",
-    "--enable-prefix-caching",
-    "--no-enable-prefix-caching",
-    "--enable-chunked-prefill",
-    "--no-enable-chunked-prefill",
-    "--kv-transfer-config",
-    "--speculative-config",
-];
+use serde_json::{Map, Value};
 
-/// `python3 -m sglang.launch_server --model-path MODEL ...`
-pub(super) const SGLANG: &[&str] = &[
-    "--model-path",
-    "--host",
-    "--port",
-    "--tp-size",
-    "--pp-size",
-    "--dp-size",
-    "--enable-dp-attention",
-    "--ep-size",
-    "--page-size",
-    "--max-total-tokens",
-    "--mem-fraction-static",
-    "--max-running-requests",
-    "--chunked-prefill-size",
-    "--max-prefill-tokens",
-    "--context-length",
-    "--disable-radix-cache",
-    "--schedule-policy",
-    "--schedule-conservativeness",
-    "--disaggregation-mode",
-];
+/// The documented flags of a command, with what each takes.
+pub(super) fn documented(command: &str) -> Map<String, Value> {
+    let flags: Value = serde_json::from_str(include_str!("../../../tests/data/deploy/flags.json")).unwrap();
+    flags[command]["flags"].as_object().unwrap_or_else(|| panic!("no flags of {command}")).clone()
+}
 
-/// `trtllm-serve MODEL ...`
-pub(super) const TRTLLM: &[&str] = &[
-    "--port",
-    "--host",
-    "--tp_size",
-    "--pp_size",
-    "--ep_size",
-    "--max_batch_size",
-    "--max_num_tokens",
-    "--max_seq_len",
-    "--kv_cache_free_gpu_memory_fraction",
-];
-
-/// `python3 -m dynamo.frontend ...`
-pub(super) const FRONTEND: &[&str] = &[
-    "--http-port",
-    "--router-mode",
-    "--router-kv-overlap-score-credit",
-    "--router-kv-overlap-score-credit-decay",
-    "--router-prefill-load-scale",
-    "--router-decode-active-request-weight",
-    "--router-temperature",
-    "--router-queue-threshold",
-];
+/// Whether a command takes these arguments.
+pub(super) fn check(command: &str, arguments: &[String]) -> Result<(), String> {
+    let known = documented(command);
+    let mut words = arguments.iter();
+    while let Some(flag) = words.next() {
+        let takes = known.get(flag).ok_or_else(|| format!("{command}: {flag} is not documented"))?;
+        let kind = takes.as_str().unwrap_or_default();
+        if kind == "switch" {
+            continue;
+        }
+        let value = words.next().ok_or_else(|| format!("{command}: {flag} takes a value"))?;
+        let fits = match kind {
+            "integer" => value.parse::<i64>().is_ok(),
+            "number" => value.parse::<f64>().is_ok(),
+            "json" => serde_json::from_str::<Value>(value).is_ok_and(|value| value.is_object()),
+            "text" => !value.starts_with("--"),
+            _ => takes.as_array().is_some_and(|values| values.iter().any(|known| known == value)),
+        };
+        if !fits {
+            return Err(format!("{command}: {flag} takes {takes}, not {value}"));
+        }
+    }
+    Ok(())
+}

@@ -1,6 +1,6 @@
 //! Manifests for a cluster.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::{Plan, PoolPlan};
 use crate::config::to_yaml;
@@ -8,66 +8,89 @@ use crate::config::to_yaml;
 /// The port that engines and the frontend listen on inside their containers.
 const PORT: u32 = 8000;
 
-/// A `DynamoGraphDeployment` (`nvidia.com/v1alpha1`): a frontend with its router, and a service for each pool.
+/// The release of Dynamo whose images are named where no other is asked for. The operator wants to read a version from the tag.
+const RELEASE: &str = "1.3.1";
+
+/// A `DynamoGraphDeployment` (`nvidia.com/v1beta1`): a frontend with its router, a component for each pool, and the planner.
 pub(super) fn dynamo(plan: &Plan, image: Option<&str>) -> String {
-    let image = image
-        .map_or_else(|| format!("nvcr.io/nvidia/ai-dynamo/{}-runtime:latest", runtime(plan)), str::to_owned);
-    let mut services = Map::new();
-    let mut router = vec!["-m".to_owned(), "dynamo.frontend".to_owned()];
-    router.extend(plan.frontend.arguments());
-    services.insert(
-        "Frontend".into(),
-        json!({
-            "componentType": "frontend",
-            "replicas": 1,
-            "extraPodSpec": {"mainContainer": {"image": image, "command": ["python3"], "args": router}},
-        }),
-    );
-    for pool in &plan.pools {
-        let mut service = json!({
-            "componentType": "worker",
-            "replicas": pool.workers,
-            "resources": {"limits": {"gpu": pool.gpus.to_string()}},
-            "extraPodSpec": {"mainContainer": {"image": image, "command": ["python3"], "args": dynamo_worker(plan, pool)}},
-        });
-        if pool.name != "agg" {
-            service["subComponentType"] = json!(pool.name);
-        }
-        services.insert(service_name(pool), service);
-    }
+    let runtime = match plan.backend.as_str() {
+        "trtllm" => "tensorrtllm",
+        other => other,
+    };
+    let image = image.map_or_else(|| dynamo_image(&format!("{runtime}-runtime")), str::to_owned);
+    let mut components = vec![frontend(plan, &image)];
+    components.extend(plan.pools.iter().map(|pool| worker(plan, pool, &image)));
+    components.extend(plan.planner.as_ref().map(planner));
     to_yaml(&json!({
-        "apiVersion": "nvidia.com/v1alpha1",
+        "apiVersion": "nvidia.com/v1beta1",
         "kind": "DynamoGraphDeployment",
         "metadata": {"name": plan.name},
-        "spec": {"services": services},
+        "spec": {"backendFramework": plan.backend, "components": components},
     }))
 }
 
-fn runtime(plan: &Plan) -> &str {
-    match plan.backend.as_str() {
-        "trtllm" => "tensorrtllm",
-        other => other,
-    }
+fn dynamo_image(name: &str) -> String {
+    format!("nvcr.io/nvidia/ai-dynamo/{name}:{RELEASE}")
 }
 
-fn service_name(pool: &PoolPlan) -> String {
-    match pool.name {
-        "prefill" => "PrefillWorker".into(),
-        "decode" => "DecodeWorker".into(),
-        _ => "Worker".into(),
-    }
+/// Whether a version can be read from the tag of an image, as Dynamo's operator does.
+pub(super) fn has_version(image: &str) -> bool {
+    let tag = image.rsplit('/').next().and_then(|name| name.split_once(':')).map(|(_, tag)| tag);
+    let version = tag.map(|tag| tag.strip_prefix('v').unwrap_or(tag)).unwrap_or_default();
+    let parts: Vec<&str> = version.split(['-', '+']).next().unwrap_or_default().split('.').collect();
+    parts.len() == 3 && parts.iter().all(|part| part.parse::<u16>().is_ok())
 }
 
-/// The arguments of a worker behind Dynamo's frontend: the engine's own, after those of the runtime.
-fn dynamo_worker(plan: &Plan, pool: &PoolPlan) -> Vec<String> {
-    let model = if plan.backend == "vllm" { "--model" } else { "--model-path" };
-    let mut arguments =
-        vec!["-m".to_owned(), format!("dynamo.{}", plan.backend), model.to_owned(), plan.model.clone()];
-    arguments.extend(pool.account.arguments());
-    if pool.name != "agg" && plan.backend != "sglang" {
-        arguments.extend(["--disaggregation-mode".to_owned(), pool.name.to_owned()]);
+fn frontend(plan: &Plan, image: &str) -> Value {
+    component(
+        "Frontend",
+        "frontend",
+        1,
+        &json!({"image": image, "args": python("dynamo.frontend", plan.frontend.arguments())}),
+    )
+}
+
+fn worker(plan: &Plan, pool: &PoolPlan, image: &str) -> Value {
+    let (name, kind) = match pool.name {
+        "prefill" => ("PrefillWorker", "prefill"),
+        "decode" => ("DecodeWorker", "decode"),
+        _ => ("Worker", "worker"),
+    };
+    let model = if plan.backend == "sglang" { "--model-path" } else { "--model" };
+    let mut arguments = vec![model.to_owned(), plan.model.clone()];
+    arguments.extend(pool.dynamo.arguments());
+    let container = json!({
+        "image": image,
+        "args": python(&format!("dynamo.{}", plan.backend), arguments),
+        "resources": {"limits": {"nvidia.com/gpu": pool.gpus.to_string()}},
+    });
+    component(name, kind, pool.workers, &container)
+}
+
+fn planner(config: &Value) -> Value {
+    let arguments = vec!["--config".to_owned(), config.to_string()];
+    let container =
+        json!({"image": dynamo_image("dynamo-planner"), "args": python("dynamo.planner", arguments)});
+    component("Planner", "planner", 1, &container)
+}
+
+/// The arguments of `python3` that start a module.
+fn python(module: &str, arguments: Vec<String>) -> Vec<String> {
+    ["-m".to_owned(), module.to_owned()].into_iter().chain(arguments).collect()
+}
+
+/// A component whose container the operator completes; it goes by the name `main`.
+fn component(name: &str, kind: &str, replicas: u64, container: &Value) -> Value {
+    let mut main = json!({"name": "main", "image": container["image"], "command": ["python3"], "args": container["args"]});
+    if !container["resources"].is_null() {
+        main["resources"] = container["resources"].clone();
     }
-    arguments
+    json!({
+        "name": name,
+        "type": kind,
+        "replicas": replicas,
+        "podTemplate": {"spec": {"containers": [main]}},
+    })
 }
 
 /// A `Deployment` and a `Service` for each pool.
@@ -130,4 +153,23 @@ fn service(plan: &Plan, pool: &PoolPlan) -> Value {
 
 fn labels(plan: &Plan, pool: &PoolPlan) -> Value {
     json!({"app": plan.name, "pool": pool.name})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_read_from_tags() {
+        for (image, expected) in [
+            ("nvcr.io/nvidia/ai-dynamo/vllm-runtime:1.3.1", true),
+            ("registry:5000/engine:v0.9.0-rc1", true),
+            ("registry:5000/engine", false),
+            ("engine:latest", false),
+            ("engine:1.2", false),
+        ] {
+            assert_eq!(has_version(image), expected, "{image}");
+        }
+        assert!(has_version(&dynamo_image("any")));
+    }
 }

@@ -1,8 +1,10 @@
 //! `spica deploy`: from a candidate to what starts it.
 
 mod account;
+mod engines;
 #[cfg(test)]
 mod flags;
+mod frontend;
 mod manifest;
 
 use std::fmt::Write as _;
@@ -10,7 +12,8 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
-use self::account::{Account, PoolContext, account, frontend};
+use self::account::{Account, PoolContext, Starter, account};
+use self::frontend::{frontend, planner, takes_kv_events};
 use super::arguments::{DeployArguments, DeployForm, Format};
 use super::console::Console;
 use super::failure::{Failure, Status};
@@ -31,7 +34,11 @@ struct Plan {
     backend: String,
     pools: Vec<PoolPlan>,
     frontend: Account,
-    /// Fields outside pools and router that cannot be said.
+    /// The configuration of Dynamo's planner.
+    planner: Option<Value>,
+    /// What that cannot say.
+    planner_unsaid: Vec<(String, String)>,
+    /// Fields outside pools, router and planner that cannot be said.
     unsaid: Vec<(String, String)>,
 }
 
@@ -39,7 +46,10 @@ struct PoolPlan {
     name: &'static str,
     workers: u64,
     gpus: u64,
-    account: Account,
+    /// For the engine's own command.
+    engine: Account,
+    /// For a worker behind Dynamo's runtime.
+    dynamo: Account,
 }
 
 pub(super) fn run(arguments: &DeployArguments, console: Console) -> Result<Status, Failure> {
@@ -59,7 +69,7 @@ pub(super) fn run(arguments: &DeployArguments, console: Console) -> Result<Statu
         Format::Text => Console::print(&plan.text(arguments.to, arguments))?,
         Format::Json => Console::print_json(&plan.json())?,
     }
-    for (field, why) in plan.all_unsaid(arguments.to) {
+    for (field, why) in plan.all_unsaid(arguments.to, arguments.image.as_deref()) {
         console.note(format!("not said: {field} ({why})"));
     }
     Ok(Status::Success)
@@ -72,7 +82,7 @@ fn plan(arguments: &DeployArguments) -> Result<Plan, Failure> {
     let pools: Vec<PoolPlan> = ["agg", "prefill", "decode"]
         .into_iter()
         .filter(|name| deployment[name].is_object())
-        .map(|name| pool_plan(name, &deployment[name], &config))
+        .map(|name| pool_plan(name, deployment, &config))
         .collect();
     let Some(first) = pools.first() else {
         return Err(Failure::input(format!("{}: the candidate has no workers", folder.display())));
@@ -97,23 +107,33 @@ fn plan(arguments: &DeployArguments) -> Result<Plan, Failure> {
             unsaid.push((format!("{name}: {value}"), why.to_owned()));
         }
     }
-    let name: String = model
-        .rsplit('/')
-        .next()
-        .unwrap_or("model")
-        .chars()
-        .map(|character| if character.is_ascii_alphanumeric() { character.to_ascii_lowercase() } else { '-' })
-        .collect();
-    let name = name.trim_matches('-').to_owned();
+    let (planner, planner_account) = planner(deployment, &backend);
     Ok(Plan {
-        name,
+        name: resource_name(&model),
         model,
         hardware: text("hardware_sku"),
         backend,
         pools,
         frontend: frontend(deployment),
+        planner,
+        planner_unsaid: planner_account.unsaid,
         unsaid,
     })
+}
+
+/// What a cluster can call the deployment of a model: short, in small letters, digits and dashes, a letter first.
+fn resource_name(model: &str) -> String {
+    let last = model.split('/').rfind(|part| !part.is_empty()).unwrap_or_default();
+    let plain = |character: char| {
+        if character.is_ascii_alphanumeric() { character.to_ascii_lowercase() } else { '-' }
+    };
+    let name: String = last.chars().map(plain).take(40).collect();
+    let name = name.trim_matches('-');
+    if name.starts_with(|first: char| first.is_ascii_alphabetic()) {
+        name.to_owned()
+    } else {
+        format!("model-{name}").trim_end_matches('-').to_owned()
+    }
 }
 
 fn is_set(value: &Value) -> bool {
@@ -144,34 +164,38 @@ fn source(folder: &Path, rank: usize) -> Result<(Map<String, Value>, Value), Fai
     Ok((Map::new(), json_file(&path)?["scenario"].clone()))
 }
 
-fn pool_plan(name: &'static str, pool: &Value, config: &Map<String, Value>) -> PoolPlan {
+fn pool_plan(name: &'static str, deployment: &Value, config: &Map<String, Value>) -> PoolPlan {
+    let pool = &deployment[name];
     let count = |field: &str| pool[field].as_u64().unwrap_or(1);
+    let started_by = |starter| account(pool, PoolContext { name, config, starter });
     PoolPlan {
         name,
         workers: count("workers"),
         gpus: count("dp_size") * count("tensor_parallel_size") * count("pipeline_parallel_size"),
-        account: account(pool, PoolContext { name, config }),
+        engine: started_by(Starter::Engine),
+        dynamo: started_by(Starter::Dynamo { kv_events: takes_kv_events(deployment) }),
     }
 }
 
 impl Plan {
     fn text(&self, form: DeployForm, arguments: &DeployArguments) -> String {
+        let image = arguments.image.as_deref();
         let body = match form {
             DeployForm::Commands => self.commands(),
-            DeployForm::Dynamo => manifest::dynamo(self, arguments.image.as_deref()),
-            DeployForm::Kubernetes => manifest::kubernetes(self, arguments.image.as_deref()),
+            DeployForm::Dynamo => manifest::dynamo(self, image),
+            DeployForm::Kubernetes => manifest::kubernetes(self, image),
         };
-        format!("{}{body}", self.header(form))
+        format!("{}{body}", self.header(form, image))
     }
 
     /// What it is, and what it cannot say, as comments.
-    fn header(&self, form: DeployForm) -> String {
+    fn header(&self, form: DeployForm, image: Option<&str>) -> String {
         let hardware = self.hardware.as_deref().map(|name| format!(" on {name}")).unwrap_or_default();
         let mut lines = vec![format!("# {}{hardware}", self.model)];
         for pool in &self.pools {
             lines.push(format!("# {}: {} workers of {} GPUs", pool.name, pool.workers, pool.gpus));
         }
-        let unsaid = self.all_unsaid(form);
+        let unsaid = self.all_unsaid(form, image);
         if !unsaid.is_empty() {
             lines.push("# Not said below:".into());
             lines.extend(unsaid.iter().map(|(field, why)| format!("#   {field}: {why}").replace('\n', " ")));
@@ -179,20 +203,31 @@ impl Plan {
         lines.join("\n") + "\n"
     }
 
-    fn all_unsaid(&self, form: DeployForm) -> Vec<(String, String)> {
+    fn all_unsaid(&self, form: DeployForm, image: Option<&str>) -> Vec<(String, String)> {
+        let is_dynamo = form == DeployForm::Dynamo;
         let pools = self.pools.iter().flat_map(|pool| {
-            let fields = pool.account.unsaid.iter();
-            fields.map(move |(field, why)| (format!("{}.{field}", pool.name), why.clone()))
+            let account = if is_dynamo { &pool.dynamo } else { &pool.engine };
+            account.unsaid.iter().map(move |(field, why)| (format!("{}.{field}", pool.name), why.clone()))
         });
         let mut unsaid: Vec<_> = pools.collect();
-        if form == DeployForm::Dynamo {
-            unsaid.extend(self.frontend.unsaid.iter().cloned());
-        } else {
+        if !is_dynamo {
             let why = "engines have no router: put Dynamo's frontend or your own in front of them";
             unsaid.push((format!("router: {}", self.frontend.arguments().join(" ")), why.into()));
-            unsaid.extend(self.frontend.unsaid.iter().cloned());
         }
+        unsaid.extend(self.frontend.unsaid.iter().cloned());
+        match &self.planner {
+            Some(config) if !is_dynamo => {
+                let why = "engines have no planner: start Dynamo's with this configuration";
+                unsaid.push((format!("planner: {config}"), why.into()));
+            }
+            _ => {}
+        }
+        unsaid.extend(self.planner_unsaid.iter().cloned());
         unsaid.extend(self.unsaid.iter().cloned());
+        if let Some(image) = image.filter(|image| is_dynamo && !manifest::has_version(image)) {
+            let why = "its tag is no version: newer operators want runtimeVersionOverride in each component";
+            unsaid.push((format!("image: {image}"), why.into()));
+        }
         unsaid
     }
 
@@ -204,7 +239,7 @@ impl Plan {
             _ => &["vllm", "serve"],
         };
         let start = start.iter().map(|word| (*word).to_owned());
-        start.chain([self.model.clone()]).chain(pool.account.arguments()).collect()
+        start.chain([self.model.clone()]).chain(pool.engine.arguments()).collect()
     }
 
     fn commands(&self) -> String {
@@ -227,13 +262,14 @@ impl Plan {
         let pools = self.pools.iter().map(|pool| {
             json!({"pool": pool.name, "workers": pool.workers, "gpus_per_worker": pool.gpus, "command": self.command(pool)})
         });
-        let unsaid = self.all_unsaid(DeployForm::Dynamo);
+        let unsaid = self.all_unsaid(DeployForm::Dynamo, None);
         let unsaid = unsaid.iter().map(|(field, why)| json!({"field": field, "why": why}));
         json!({
             "model": self.model,
             "backend": self.backend,
             "pools": pools.collect::<Vec<_>>(),
             "frontend": self.frontend.arguments(),
+            "planner": self.planner,
             "not_said": unsaid.collect::<Vec<_>>(),
         })
     }
@@ -246,5 +282,23 @@ fn quoted(word: &str) -> String {
         word.to_owned()
     } else {
         format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn resources_get_names_that_a_cluster_takes() {
+        for (model, expected) in [
+            ("Qwen/Qwen3-32B", "qwen3-32b"),
+            ("/models/Llama_3.1/", "llama-3-1"),
+            ("3b", "model-3b"),
+            ("//", "model"),
+        ] {
+            assert_eq!(resource_name(model), expected);
+        }
+        assert!(resource_name(&"a".repeat(90)).len() <= 40);
     }
 }
