@@ -115,11 +115,9 @@ impl Registry {
         if let Some(preset) = preset {
             let settings = &preset.values;
             if !settings.enable_throughput_scaling && !settings.enable_load_scaling {
-                if let Some(name) = config.fields.keys().next() {
-                    let problem = format!("{name}: has no effect with `policy: disabled`");
-                    return Err(refuse(&config, vec![problem]));
-                }
-                return Ok(None);
+                let inert = |name: &String| format!("{name}: has no effect with `policy: {}`", config.policy);
+                problems.extend(config.fields.keys().map(inert));
+                return if problems.is_empty() { Ok(None) } else { Err(refuse(&config, problems)) };
             }
             let by_bounds = config.fields.get("optimization_target") == Some(&"sla".into());
             if settings.enable_throughput_scaling && !by_bounds {
@@ -135,23 +133,44 @@ impl Registry {
         }
         let presets = SCALING_POLICIES.iter().filter_map(|preset| preset.name);
         let policy = match make(&self.planners, "planner", &config, presets) {
-            Ok(policy) => policy,
+            Ok(policy) => {
+                problems.extend(policy.problems(Some(mode)));
+                policy
+            }
             Err(error) => {
                 problems.extend(error.problems);
+                problems.extend(self.problems_of_sound_fields(&config, mode));
                 return Err(refuse(&config, problems));
             }
         };
-        problems.extend(policy.problems(Some(mode)));
-        if !problems.is_empty() {
-            return Err(refuse(&config, problems));
+        let forecasters = policy.predictor().map(|predictor| self.forecasters(&predictor)).transpose();
+        let forecasters = forecasters.unwrap_or_else(|error| {
+            problems.extend(error.problems.iter().map(|problem| policy.predictor_problem(problem)));
+            None
+        });
+        if problems.is_empty() {
+            Ok(Some(NewPlanner { policy, forecasters }))
+        } else {
+            Err(refuse(&config, problems))
         }
-        let Some(mut predictor) = policy.predictor() else {
-            return Ok(Some(NewPlanner { policy, forecasters: None }));
-        };
-        predictor.location = format!("{}.load_predictor", config.location);
-        let forecasters =
-            [self.predictor(&predictor)?, self.predictor(&predictor)?, self.predictor(&predictor)?];
-        Ok(Some(NewPlanner { policy, forecasters: Some(forecasters) }))
+    }
+
+    /// A load predictor three times.
+    fn forecasters(&self, config: &PolicyConfig) -> Result<[Box<dyn LoadPredictor>; 3], PolicyError> {
+        Ok([self.predictor(config)?, self.predictor(config)?, self.predictor(config)?])
+    }
+
+    /// What is wrong with the values of a planner's fields where others of its fields cannot even be read. What would have an
+    /// effect beside those is not known.
+    fn problems_of_sound_fields(&self, config: &PolicyConfig, mode: DeploymentMode) -> Vec<String> {
+        let Some(factory) = self.planners.get(config.policy.as_str()) else { return Vec::new() };
+        let mut fields = config.fields.clone();
+        fields.retain(|name, value| {
+            let alone = Map::from_iter([(name.clone(), value.clone())]);
+            !factory(alone).is_err_and(|error| !error.to_string().starts_with("missing field"))
+        });
+        let problems = factory(fields).map_or(Vec::new(), |policy| policy.problems(Some(mode)));
+        problems.into_iter().filter(|problem| !problem.contains("effect")).collect()
     }
 
     /// Adds a load predictor. Its fields are its configuration.
@@ -264,20 +283,23 @@ pub struct NewPlanner {
 /// A policy that cannot be made as configured.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct PolicyError {
-    /// Where it was written.
+    /// The path of its key.
     pub location: String,
     /// What is wrong, one sentence each.
     pub problems: Vec<String>,
 }
 
+impl PolicyError {
+    /// The problems, each with the path of its key: `deployment.router.policy: ...`.
+    pub fn lines(&self) -> impl Iterator<Item = String> + '_ {
+        let dot = if self.location.is_empty() { "" } else { "." };
+        self.problems.iter().map(move |problem| format!("{}{dot}{problem}", self.location))
+    }
+}
+
 impl fmt::Display for PolicyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (number, problem) in self.problems.iter().enumerate() {
-            let separator = if number > 0 { "\n" } else { "" };
-            let dot = if self.location.is_empty() { "" } else { "." };
-            write!(f, "{separator}{}{dot}{problem}", self.location)?;
-        }
-        Ok(())
+        f.write_str(&self.lines().collect::<Vec<_>>().join("\n"))
     }
 }
 

@@ -271,6 +271,8 @@ pub(super) struct CheckArguments {
     /// Search configuration or scenario (YAML)
     pub(super) file: PathBuf,
     #[command(flatten)]
+    pub(super) timing: StrictTiming,
+    #[command(flatten)]
     pub(super) overrides: Overrides,
 }
 

@@ -5,14 +5,15 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::arguments::{ExplainCommand, Format};
-use super::check::check_policies;
+use super::arguments::{ExplainCommand, Format, StrictTiming};
 use super::console::Console;
 use super::diff::differing;
 use super::failure::{Failure, Status};
-use super::input::{load_document, load_workload};
+use super::input::load_document;
+use super::prepare::{self, ReadyReplay};
+use super::replay::replay_failure;
 use super::results::{candidate, figure, find, json_file, json_lines, shown};
-use crate::config::{Document, Override};
+use crate::config::Override;
 use crate::registry::Registry;
 use crate::report::activity::{ActivityDetail, RouteRecord};
 use crate::report::phases::phases;
@@ -66,14 +67,13 @@ fn explain_request(
     registry: &Registry,
     console: Console,
 ) -> Result<Explanation, Failure> {
-    let document = load_document(file, overrides)?;
-    check_policies(file, &document, registry)?;
-    let Document::Scenario(scenario) = document else {
-        let message = "is a search configuration; its candidates are explained by `spica explain candidate`";
-        return Err(Failure::input(format!("{}: {message}", file.display())));
-    };
+    let loaded = load_document(file, overrides, console)?;
+    let instead = "its candidates are explained by `spica explain candidate`";
+    let (scenario, places) = prepare::scenario_of(file, loaded, instead)?;
     let block_size = scenario.deployment.block_size();
-    let traffic = Traffic::new(load_workload(&scenario.workload, block_size, console)?, block_size);
+    let ready = prepare::replay(scenario, places, StrictTiming { strict_timing: false }, registry, console)?;
+    let ReadyReplay { scenario, workload, places } = ready;
+    let traffic = Traffic::new(workload, block_size);
     let workload = traffic.workload();
     let known = (0..workload.requests.len() as u32).map(RequestId);
     let Some(id) = known.into_iter().find(|&id| request_name(workload, id) == name) else {
@@ -85,7 +85,7 @@ fn explain_request(
     };
     let limits = ReplayLimits { detail: ActivityDetail::Everything, ..ReplayLimits::default() };
     let record = serving::replay(&scenario, &traffic, registry, &limits)
-        .map_err(|error| Failure::run(format!("{}: the replay failed: {error}", file.display())))?;
+        .map_err(|error| replay_failure(file, &places, &error))?;
     Ok(story(id, &record, workload))
 }
 

@@ -8,14 +8,22 @@ use std::sync::Arc;
 use super::console::Console;
 use super::failure::Failure;
 use crate::config::scenario::WorkloadConfig;
-use crate::config::{Document, Override};
+use crate::config::{Loaded, Override};
 use crate::run;
 use crate::search::{Plan, Requests};
 use crate::workload::{Warning, Workload};
 
-/// Reads and validates a configuration file.
-pub(super) fn load_document(path: &Path, overrides: &[Override]) -> Result<Document, Failure> {
-    run::read_document(path, overrides).map_err(Failure::input)
+/// Reads and validates a configuration file, and passes on what in it has no effect.
+pub(super) fn load_document(
+    path: &Path,
+    overrides: &[Override],
+    console: Console,
+) -> Result<Loaded, Failure> {
+    let loaded = run::read_document(path, overrides).map_err(Failure::input)?;
+    for note in &loaded.notes {
+        console.note(note);
+    }
+    Ok(loaded)
 }
 
 /// Opens a file.

@@ -13,6 +13,7 @@ mod input;
 mod manual;
 mod output;
 mod pareto_csv;
+mod prepare;
 mod profiles;
 mod progress;
 mod ranking_table;

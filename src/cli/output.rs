@@ -14,6 +14,21 @@ pub(super) struct OutputFolder {
 }
 
 impl OutputFolder {
+    /// Whether a folder can be there: nothing is made yet.
+    pub(super) fn look_at(path: &Path) -> Result<(), Failure> {
+        let there = path.ancestors().find(|part| part.exists());
+        match there.filter(|part| !part.is_dir()) {
+            Some(part) => {
+                let part = part.display();
+                Err(Failure::input(format!(
+                    "--output-dir {}: {part} is a file, not a folder",
+                    path.display()
+                )))
+            }
+            None => Ok(()),
+        }
+    }
+
     /// Makes sure that the folder is there and holds none of `names` from an earlier run.
     pub(super) fn prepare(path: &Path, names: &[&str]) -> Result<Self, Failure> {
         let folder = Self { path: path.to_owned() };
@@ -85,4 +100,17 @@ impl OutputFolder {
             .map_err(|error| Failure::input(format!("{} could not be written: {error}", path.display())))?;
         Ok(Box::new(file))
     }
+}
+
+/// Whether a file can be written under this path: nothing is made yet.
+pub(super) fn look_at_file(option: &str, path: &Path) -> Result<(), Failure> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let problem = if path.is_dir() {
+        "is a folder, not a file".to_owned()
+    } else if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
+        format!("there is no folder {}", folder.display())
+    } else {
+        return Ok(());
+    };
+    Err(Failure::input(format!("{option} {}: {problem}", path.display())))
 }

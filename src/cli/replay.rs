@@ -7,20 +7,20 @@ use std::time::Instant;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-use super::arguments::{Format, ReplayArguments, StrictTiming};
-use super::check::check_policies;
+use super::arguments::{Format, ReplayArguments};
 use super::console::Console;
 use super::failure::{Failure, Status};
-use super::input::{load_document, load_workload};
-use super::output::OutputFolder;
-use crate::config::Document;
+use super::input::load_document;
+use super::output::{OutputFolder, look_at_file};
+use super::prepare::{self, ReadyReplay};
+use crate::config::Places;
 use crate::config::scenario::Scenario;
 use crate::registry::Registry;
 use crate::report::Summary;
 use crate::report::activity::ActivityDetail;
 use crate::report::files::{Report, write_atomically, write_json};
 use crate::report::gap_tally;
-use crate::report::record::{RunRecord, TimingRecord};
+use crate::report::record::RunRecord;
 use crate::report::requests::write_requests;
 use crate::report::scaling::{ScalingSummary, write_scaling};
 use crate::report::series::Series;
@@ -41,42 +41,36 @@ pub(super) fn run(
     registry: &Registry,
 ) -> Result<Status, Failure> {
     let file = &arguments.scenario;
-    let document = load_document(file, &arguments.overrides.set)?;
-    let policies = check_policies(file, &document, registry);
-    let Document::Scenario(scenario) = document else {
-        let message = "is a search configuration, not a scenario; run `spica search` on it";
-        return Err(Failure::input(format!("{}: {message}", file.display())));
-    };
-    let supported = refuse_unsupported(file, &scenario);
-    let sound = refuse_doubts(file, &scenario, arguments.timing);
+    let loaded = load_document(file, &arguments.overrides.set, console)?;
+    let (scenario, places) = prepare::scenario_of(file, loaded, "run `spica search` on it")?;
     let block_size = scenario.deployment.block_size();
-    let workload = load_workload(&scenario.workload, block_size, console);
-    Failure::first_or_all([policies.err(), supported.err(), sound.err(), workload.as_ref().err().cloned()])?;
-    let workload = workload?;
+    let ready = prepare::replay(scenario, places, arguments.timing, registry, console);
+    let (output_dir, timeline) = (arguments.output_dir.as_deref(), arguments.timeline.as_deref());
+    Failure::first_or_all([
+        ready.as_ref().err().cloned(),
+        output_dir.and_then(|path| OutputFolder::look_at(path).err()),
+        timeline.and_then(|path| look_at_file("--timeline", path).err()),
+    ])?;
+    let ReadyReplay { scenario, workload, places } = ready?;
     let files = [REPORT, REQUESTS, SERIES, SCALING];
-    let folder =
-        arguments.output_dir.as_deref().map(|path| OutputFolder::prepare(path, &files)).transpose()?;
+    let folder = output_dir.map(|path| OutputFolder::prepare(path, &files)).transpose()?;
 
-    let detail = match (&arguments.timeline, &folder) {
+    let detail = match (timeline, &folder) {
         (Some(_), _) => ActivityDetail::Everything,
         (None, Some(_)) => ActivityDetail::Passes,
         (None, None) => ActivityDetail::None,
     };
-    let remarks = serving::remarks(&scenario, &workload);
-    for remark in remarks.into_iter().chain(serving::planner::remarks(&scenario, registry)) {
-        console.note(format!("{}: warning: {remark}", file.display()));
-    }
     let limits = ReplayLimits { detail, ..ReplayLimits::default() };
     let traffic = Traffic::new(workload, block_size);
     let started = Instant::now();
     let record = serving::replay(&scenario, &traffic, registry, &limits)
-        .map_err(|error| replay_failure(file, &error))?;
+        .map_err(|error| replay_failure(file, &places, &error))?;
     let summary = Summary::new(&record, traffic.workload(), scenario.sla.as_ref());
     if record.folded_gaps.is_some() {
         console.note(format!("note: {}", gap_tally::REMARK));
     }
     note_losses(&summary, console);
-    note_timing(file, &record, console);
+    note_timing(&places, &record, console);
     note_host_time(started, &summary, console);
     if let Some(path) = &arguments.timeline {
         let options = TimelineOptions { one_request_in: arguments.timeline_sample };
@@ -136,27 +130,10 @@ fn save_timeline(
     written.map_err(Failure::run)
 }
 
-fn refuse_unsupported(file: &Path, scenario: &Scenario) -> Result<(), Failure> {
-    let problems = serving::unsupported(scenario);
-    let lines: Vec<String> =
-        problems.iter().map(|problem| format!("{}: {problem}", file.display())).collect();
-    if lines.is_empty() { Ok(()) } else { Err(Failure::input(lines.join("\n"))) }
-}
-
-/// Refuses prices that are no ground for a choice, where that was asked for.
-fn refuse_doubts(file: &Path, scenario: &Scenario, timing: StrictTiming) -> Result<(), Failure> {
-    let records = if timing.strict_timing { serving::timing_records(scenario) } else { Vec::new() };
-    let doubt = |(pool, record): &(&str, TimingRecord)| {
-        let reason = record.doubt()?;
-        Some(format!("{}: --strict-timing: deployment.{pool}.timing: {reason}", file.display()))
-    };
-    let lines: Vec<String> = records.iter().filter_map(doubt).collect();
-    if lines.is_empty() { Ok(()) } else { Err(Failure::input(lines.join("\n"))) }
-}
-
-fn replay_failure(file: &Path, error: &ReplayError) -> Failure {
+/// Why a replay did not come to its end.
+pub(super) fn replay_failure(file: &Path, places: &Places, error: &ReplayError) -> Failure {
     match error {
-        ReplayError::Refused(reason) => Failure::input(format!("{}: {reason}", file.display())),
+        ReplayError::Refused(reason) => Failure::input(places.explain(reason.lines())),
         error => Failure::run(format!("{}: the replay failed: {error}", file.display())),
     }
 }
@@ -183,11 +160,12 @@ fn note_losses(summary: &Summary, console: Console) {
 }
 
 /// What is odd about the prices of the passes.
-fn note_timing(file: &Path, record: &RunRecord, console: Console) {
+fn note_timing(places: &Places, record: &RunRecord, console: Console) {
     for (pool, timing) in &record.timing {
         let name = timing.id.as_deref().unwrap_or_default();
         let note = |what: &str| {
-            console.note(format!("{}: warning: deployment.{pool}.timing: {name}: {what}", file.display()));
+            let line = format!("deployment.{pool}.timing: {name}: {what}");
+            console.note(places.remark("warning", &line));
         };
         if let Some(reason) = &timing.suspect {
             note(&format!("its numbers are suspect: {reason}"));

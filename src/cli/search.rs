@@ -9,19 +9,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::arguments::{Format, SearchArguments, SearchCommand, StrictTiming};
 use super::console::{Console, complain};
 use super::failure::{Failure, Status};
-use super::input::{load_document, load_requests};
+use super::input::load_document;
 use super::output::OutputFolder;
 use super::pareto_csv;
+use super::prepare;
 use super::progress::ProgressOnTerminal;
 use super::ranking_table::search_table;
 use super::shard;
-use crate::config::Document;
-use crate::model::Catalogue;
+use crate::config::{Loaded, Places};
 use crate::registry::Registry;
 use crate::report::files::write_json;
 use crate::run;
 use crate::search::{
-    self, Evaluator, Journal, Options, PastTrial, Plan, Refusal, SearchError, SearchResult, Watcher,
+    self, Evaluator, Journal, Options, PastTrial, Plan, Requests, SearchError, SearchResult, Watcher,
 };
 
 /// The files that a search writes.
@@ -42,12 +42,18 @@ pub(super) fn run(
         None => {}
     }
     let file = arguments.config.as_deref().expect("the parser asks for it");
-    let plan = plan(file, load_document(file, &arguments.overrides.set)?, &registry)?;
-    refuse_doubts(file, &plan, arguments.timing)?;
-    let threads = arguments.threads.unwrap_or_else(|| default_threads(&plan));
-    announce(file, &plan, threads, console);
+    let loaded = load_document(file, &arguments.overrides.set, console)?;
+    let ready = ready(file, loaded, arguments.timing, &registry, console);
+    let output_dir = arguments.output_dir.as_deref();
+    Failure::first_or_all([
+        ready.as_ref().err().cloned(),
+        output_dir.and_then(|path| OutputFolder::look_at(path).err()),
+    ])?;
+    let ready = ready?;
+    let threads = arguments.threads.unwrap_or_else(|| default_threads(&ready.plan));
+    announce(file, &ready, threads, console);
     let interrupt = interrupt_on_signal()?;
-    let (plan, evaluator) = prepare(plan, file, registry, &interrupt, console)?;
+    let (plan, evaluator) = evaluator(ready, registry, &interrupt)?;
     // The answer of a run that is resumed is replaced by the next one, not before.
     let stale: &[&str] = if arguments.resume { &[] } else { &ALL };
     let folder =
@@ -128,33 +134,31 @@ pub(super) fn reopen(folder: &OutputFolder, console: Console) -> Result<Past, Fa
     Ok(Past { journal: Some(folder.append_to_journal(TRIALS, journal.length)?), trials: journal.trials })
 }
 
-/// Plans the search, or lists everything that stands in its way.
-pub(super) fn plan(file: &Path, document: Document, registry: &Registry) -> Result<Plan, Failure> {
-    let Document::Search(config) = document else {
-        let message = "is a scenario, not a search configuration; run `spica replay` on it";
-        return Err(Failure::input(format!("{}: {message}", file.display())));
-    };
-    let refuse = |refusals: Vec<Refusal>| {
-        let lines: Vec<String> =
-            refusals.iter().map(|refusal| format!("{}: {refusal}", file.display())).collect();
-        Failure::input(lines.join("\n"))
-    };
-    let catalogue = Catalogue::with(&config.facts).map_err(Failure::input)?;
-    let plan = Plan::new(config, &Arc::new(catalogue)).map_err(refuse)?;
-    let refusals = plan.refusals(registry);
-    if refusals.is_empty() { Ok(plan) } else { Err(refuse(refusals)) }
+/// A search with all that it needs.
+pub(super) struct ReadySearch {
+    pub(super) plan: Plan,
+    requests: Requests,
+    places: Places,
 }
 
-/// Refuses prices that are no ground for a choice, where that was asked for.
-pub(super) fn refuse_doubts(file: &Path, plan: &Plan, timing: StrictTiming) -> Result<(), Failure> {
-    let doubts = if timing.strict_timing { plan.timing_doubts() } else { Vec::new() };
-    let lines: Vec<String> =
-        doubts.iter().map(|doubt| format!("{}: --strict-timing: {doubt}", file.display())).collect();
-    if lines.is_empty() { Ok(()) } else { Err(Failure::input(lines.join("\n"))) }
+/// Plans a search and loads its requests, or lists everything that stands in its way.
+pub(super) fn ready(
+    file: &Path,
+    loaded: Loaded,
+    timing: StrictTiming,
+    registry: &Registry,
+    console: Console,
+) -> Result<ReadySearch, Failure> {
+    let (config, places) = prepare::search_of(file, loaded)?;
+    let plan = prepare::plan(config, &places, registry)?;
+    prepare::refuse_doubts(file, &plan, timing)?;
+    let requests = prepare::requests(&plan, &places, console)?;
+    Ok(ReadySearch { plan, requests, places })
 }
 
 /// Says what is about to be run, so that a saved log tells how to run it again.
-pub(super) fn announce(file: &Path, plan: &Plan, threads: NonZeroUsize, console: Console) {
+pub(super) fn announce(file: &Path, ready: &ReadySearch, threads: NonZeroUsize, console: Console) {
+    let ReadySearch { plan, places, .. } = ready;
     let sweep = &plan.config.sweep;
     let points: u64 = plan.branches.iter().map(|branch| branch.space.size()).sum();
     console.note(format!(
@@ -163,23 +167,26 @@ pub(super) fn announce(file: &Path, plan: &Plan, threads: NonZeroUsize, console:
         file.display(),
         sweep.random_seed,
     ));
+    notice(plan, places, console);
+}
+
+/// Passes on what the author of a search should know before it runs.
+pub(super) fn notice(plan: &Plan, places: &Places, console: Console) {
     for notice in &plan.notices {
-        console.note(format!("{}: {notice}", file.display()));
+        console.note(places.remark("note", notice));
     }
 }
 
-/// Loads the requests, chooses what planners forecast them with, and makes what scores candidates.
-pub(super) fn prepare(
-    plan: Plan,
-    file: &Path,
+/// Chooses what planners forecast the requests with, and makes what scores candidates.
+pub(super) fn evaluator(
+    ready: ReadySearch,
     registry: Arc<Registry>,
     interrupt: &Arc<AtomicBool>,
-    console: Console,
 ) -> Result<(Plan, Arc<dyn Evaluator>), Failure> {
-    let requests = load_requests(&plan, console)?;
+    let ReadySearch { plan, requests, places } = ready;
     let plan = plan
         .with_forecasts(&requests, &registry)
-        .map_err(|refusal| Failure::input(format!("{}: {refusal}", file.display())))?;
+        .map_err(|refusal| Failure::input(places.explain([refusal.to_string()])))?;
     let evaluator = run::evaluator(&plan, requests, registry, interrupt).map_err(Failure::run)?;
     Ok((plan, evaluator))
 }

@@ -11,6 +11,7 @@ use super::console::Console;
 use super::failure::{Failure, Status};
 use super::input::load_document;
 use super::output::OutputFolder;
+use super::prepare;
 use super::search::{self, ALL, Past, TRIALS};
 use crate::config::scenario::Scenario;
 use crate::registry::Registry;
@@ -51,16 +52,20 @@ pub(super) fn run_part(
         )));
     }
     let file = &arguments.config;
-    let document = load_document(file, &arguments.overrides.set)?;
-    let plan = search::plan(file, document, &registry)?;
-    search::refuse_doubts(file, &plan, arguments.timing)?;
-    let parts =
-        plan.trials_of(shard).map_err(|refusal| Failure::input(format!("{}: {refusal}", file.display())))?;
+    let loaded = load_document(file, &arguments.overrides.set, console)?;
+    let ready = search::ready(file, loaded, arguments.timing, &registry, console);
+    let output_dir = OutputFolder::look_at(&arguments.output_dir);
+    Failure::first_or_all([ready.as_ref().err().cloned(), output_dir.err()])?;
+    let ready = ready?;
+    let parts = ready
+        .plan
+        .trials_of(shard)
+        .map_err(|refusal| Failure::input(format!("{}: {refusal}", file.display())))?;
     let trials: u64 = parts.iter().map(|part| part.end - part.start).sum();
-    let threads = arguments.threads.unwrap_or_else(|| search::default_threads(&plan));
-    search::announce(file, &plan, threads, console);
+    let threads = arguments.threads.unwrap_or_else(|| search::default_threads(&ready.plan));
+    search::announce(file, &ready, threads, console);
     let interrupt = search::interrupt_on_signal()?;
-    let (plan, evaluator) = search::prepare(plan, file, registry, &interrupt, console)?;
+    let (plan, evaluator) = search::evaluator(ready, registry, &interrupt)?;
 
     let stale =
         ALL.iter().copied().filter(|name| *name != TRIALS || !arguments.resume).chain([SHARD, CONFIG]);
@@ -120,8 +125,8 @@ pub(super) fn merge(
     let (first, folder) = (&parts[0].0.0, parts[0].1);
     let file = folder.join(CONFIG);
     // The part's way out of its folder, without the detour.
-    let document = load_document(&file, &[])?.with_paths_from(Path::new(""));
-    let plan = search::plan(&file, document, registry)?;
+    let (config, places) = prepare::search_of(&file, load_document(&file, &[], console)?)?;
+    let plan = prepare::plan(config.with_paths_from(Path::new("")), &places, registry)?;
     let plan = plan.forecasting(first.load_predictors.clone());
     check_finished(&plan, &parts)?;
     let evaluator: Arc<dyn Evaluator> = Arc::new(Recorded { requests: first.requests });

@@ -37,6 +37,24 @@ impl FactFiles {
         self.models.is_empty() && self.hardware.is_empty()
     }
 
+    /// All of them, each with the path of its key.
+    pub(crate) fn files_by_key(&mut self) -> impl Iterator<Item = (String, &mut FactFile)> {
+        let models = self.models.iter_mut().enumerate();
+        let models = models.map(|(place, file)| (format!("facts.models[{place}]"), file));
+        let hardware = self.hardware.iter_mut().enumerate();
+        models.chain(hardware.map(|(place, file)| (format!("facts.hardware[{place}]"), file)))
+    }
+
+    /// Only the file at one of these paths.
+    pub(crate) fn of(key: &str, file: &FactFile) -> Self {
+        let files = vec![file.clone()];
+        if key.starts_with("facts.models") {
+            Self { models: files, hardware: Vec::new() }
+        } else {
+            Self { models: Vec::new(), hardware: files }
+        }
+    }
+
     /// All of them.
     pub fn files_mut(&mut self) -> impl Iterator<Item = &mut FactFile> {
         self.models.iter_mut().chain(&mut self.hardware)

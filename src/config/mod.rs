@@ -6,9 +6,11 @@
 pub mod diagnostics;
 pub mod facts;
 pub(crate) mod hints;
+mod inert;
 mod names;
 mod numbers;
 mod overrides;
+mod places;
 mod pool;
 pub mod presets;
 mod print;
@@ -34,6 +36,7 @@ use std::path::Path;
 
 pub use diagnostics::Diagnostics;
 pub use overrides::Override;
+pub use places::Places;
 
 use diagnostics::{Problem, Source};
 use reader::Reader;
@@ -55,6 +58,17 @@ pub fn to_yaml(value: &impl serde::Serialize) -> String {
     yaml::to_text(value)
 }
 
+/// A configuration that was read, with what can be said about it.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    /// What it says.
+    pub document: Document,
+    /// Where it says so.
+    pub places: Places,
+    /// Keys that are legal and have no effect, one line each.
+    pub notes: Vec<String>,
+}
+
 /// Reads and validates a configuration.
 ///
 /// `origin` is the file that `text` came from: messages name it, and relative paths in the text start from its folder.
@@ -64,14 +78,33 @@ pub fn to_yaml(value: &impl serde::Serialize) -> String {
 ///
 /// All problems that can be found, each with its place.
 pub fn load(text: &str, origin: &Path, overrides: &[Override]) -> Result<Document, Diagnostics> {
-    read(text, origin, overrides).map_err(|problems| {
-        let file = Source { name: origin.display().to_string(), text: text.to_owned() };
-        let given = overrides.iter().map(|change| Source { name: change.name(), text: change.value.clone() });
-        Diagnostics::new(std::iter::once(file).chain(given).collect(), problems)
-    })
+    load_with_places(text, origin, overrides).map(|loaded| loaded.document)
 }
 
-fn read(text: &str, origin: &Path, overrides: &[Override]) -> Result<Document, Vec<Problem>> {
+/// The same, with where everything was written.
+///
+/// # Errors
+///
+/// As [`load`].
+pub fn load_with_places(text: &str, origin: &Path, overrides: &[Override]) -> Result<Loaded, Diagnostics> {
+    let file = Source { name: origin.display().to_string(), text: text.to_owned() };
+    let given = overrides.iter().map(|change| Source { name: change.name(), text: change.value.clone() });
+    let sources: Vec<Source> = std::iter::once(file).chain(given).collect();
+    match read(text, origin, overrides) {
+        Ok((document, tree, notes)) => {
+            let places = Places::new(sources, tree);
+            let note = |note: Problem| places.remark("note", &format!("{}: {}", note.path, note.message));
+            let notes = notes.into_iter().map(note).collect();
+            Ok(Loaded { document, places, notes })
+        }
+        Err(problems) => Err(Diagnostics::new(sources, problems)),
+    }
+}
+
+/// The document, its tree and what there is to tell about it.
+type Findings = (Document, Node, Vec<Problem>);
+
+fn read(text: &str, origin: &Path, overrides: &[Override]) -> Result<Findings, Vec<Problem>> {
     let (mut tree, mut problems) = yaml::parse(text, 0);
     if tree.is_some() || problems.is_empty() {
         for (index, change) in overrides.iter().enumerate() {
@@ -86,15 +119,27 @@ fn read(text: &str, origin: &Path, overrides: &[Override]) -> Result<Document, V
     };
     let reader = Reader::new(origin, kind(&tree).paths());
     let document = document(&reader, &tree);
-    problems.extend(reader.into_problems());
-    document.filter(|_| problems.is_empty()).ok_or(problems)
+    let (found, notes) = reader.into_findings();
+    problems.extend(found);
+    match document {
+        Some(document) if problems.is_empty() => Ok((document, tree, notes)),
+        _ => Err(problems),
+    }
 }
 
 fn document<'a>(reader: &'a Reader<'a>, tree: &'a Node) -> Option<Document> {
     let root = reader.root(tree);
     match kind(tree) {
-        Kind::Search => root.section(read_search::search).flatten().map(Document::Search),
-        Kind::Scenario => root.section(read_scenario::scenario).flatten().map(Document::Scenario),
+        Kind::Search => {
+            let search = root.section(read_search::search).flatten()?;
+            inert::report_search(reader, tree, &search);
+            Some(Document::Search(search))
+        }
+        Kind::Scenario => {
+            let scenario = root.section(read_scenario::scenario).flatten()?;
+            inert::report_scenario(reader, tree, &scenario);
+            Some(Document::Scenario(scenario))
+        }
     }
 }
 

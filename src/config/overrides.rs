@@ -52,7 +52,7 @@ impl Override {
         let span = Span { source, ..Span::default() };
         let value = value.unwrap_or_else(|| Node::null(span));
         let root = tree.get_or_insert_with(|| Node::mapping(span));
-        let steps: Vec<Step<'_>> = self.path.split('.').flat_map(steps).collect();
+        let steps: Vec<Step<'_>> = self.path.split('.').flat_map(steps_of).collect();
         match place(root, &steps, span) {
             Ok(place) => *place = value,
             Err(message) => problems.push(Problem::new(span, &self.path, message)),
@@ -61,14 +61,17 @@ impl Override {
     }
 }
 
+/// A step of a key path.
 #[derive(Clone, Copy)]
-enum Step<'a> {
+pub(super) enum Step<'a> {
+    /// To the value of a key.
     Key(&'a str),
+    /// To an entry of a list, from 0.
     Index(usize),
 }
 
 /// The steps of `parallel_configs[0]`: a key, then places in lists.
-fn steps(part: &str) -> Vec<Step<'_>> {
+pub(super) fn steps_of(part: &str) -> Vec<Step<'_>> {
     let (key, mut rest) = match part.find('[') {
         Some(bracket) if part.ends_with(']') => part.split_at(bracket),
         _ => return vec![Step::Key(part)],
@@ -95,7 +98,10 @@ fn place<'t>(node: &'t mut Node, steps: &[Step<'_>], span: Span) -> Result<&'t m
                 entries.push(Entry { key: (*key).to_owned(), key_span: span, value });
                 entries.len() - 1
             });
-            entries[index].key_span = span;
+            // Sections on the way that are there already stay where they were written.
+            if rest.is_empty() {
+                entries[index].key_span = span;
+            }
             place(&mut entries[index].value, rest, span)
         }
         (Step::Index(index), Content::List(items)) => {

@@ -43,6 +43,14 @@ impl ScalingPolicy {
         }
     }
 
+    /// What the registry makes a planner of, if it is that.
+    pub fn registered(&self) -> Option<&PolicyConfig> {
+        match self {
+            Self::Builtin(_) => None,
+            Self::Registered(policy) => Some(policy),
+        }
+    }
+
     /// The settings of the built-in planner, if it is that.
     pub fn settings(&self) -> Option<&ScalingSettings> {
         match self {
@@ -69,11 +77,11 @@ pub struct ScalingSettings {
     pub enable_throughput_scaling: bool,
     /// Scale after measured load.
     pub enable_load_scaling: bool,
-    /// Seconds between two throughput decisions; may be absent where throughput scaling is off.
-    #[schemars(required, range(min = 1))]
+    /// Seconds between two throughput decisions; null where throughput scaling is off.
+    #[schemars(required, range(min = 1, max = 1_000_000_000))]
     pub throughput_adjustment_interval_seconds: Option<u32>,
-    /// Seconds between two load decisions; may be absent where load scaling is off.
-    #[schemars(required, range(min = 1))]
+    /// Seconds between two load decisions; null where load scaling is off.
+    #[schemars(required, range(min = 1, max = 1_000_000_000))]
     pub load_adjustment_interval_seconds: Option<u32>,
 }
 

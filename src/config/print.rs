@@ -26,14 +26,26 @@ impl Document {
         text(&self.to_json())
     }
 
-    /// The files of measured passes that it names.
-    pub fn measured_files_mut(&mut self) -> Vec<&mut MeasuredFile> {
-        match self {
-            Self::Search(search) => search.search_space.timing.files_mut().collect(),
-            Self::Scenario(scenario) => {
-                scenario.deployment.pools_mut().flat_map(|pool| pool.timing.files_mut()).collect()
+    /// The files of measured passes that it names, each with the path of its key.
+    pub fn measured_files_mut(&mut self) -> Vec<(String, &mut MeasuredFile)> {
+        let timings = match self {
+            Self::Search(search) => {
+                vec![("search_space.timing".to_owned(), &mut search.search_space.timing)]
             }
-        }
+            Self::Scenario(scenario) => {
+                let Deployment { agg, prefill, decode, .. } = &mut scenario.deployment;
+                [("agg", agg), ("prefill", prefill), ("decode", decode)]
+                    .into_iter()
+                    .filter_map(|(name, pool)| Some((name, pool.as_mut()?)))
+                    .map(|(name, pool)| (format!("deployment.{name}.timing"), &mut pool.timing))
+                    .collect()
+            }
+        };
+        let files = timings.into_iter().flat_map(|(key, timing)| {
+            let name = if matches!(timing, TimingConfig::Grid(_)) { "path" } else { "rescale" };
+            timing.files_mut().map(move |file| (format!("{key}.{name}"), file))
+        });
+        files.collect()
     }
 
     /// The same with file paths that start from `folder`, where the text is going to be.

@@ -1,5 +1,6 @@
 //! Reads the choices of knobs that are several settings at once.
 
+use super::inert::Rule;
 use super::numbers::Limit;
 use super::presets::{
     FpmSampling, LoadPredictor, LoadSensitivity, PredictorFamily, Preset, SCALING_POLICIES, ScalingPolicy,
@@ -38,6 +39,20 @@ fn scaling_settings(section: &Section<'_>) -> Option<ScalingSettings> {
         let message = format!("{load} s is not below the throughput interval of {throughput} s");
         section.problem("load_adjustment_interval_seconds", message);
     }
+    section.check_inert([
+        Rule::telling(
+            "throughput_adjustment_interval_seconds",
+            throughput_seconds.is_some(),
+            enable_throughput_scaling != Some(false),
+            "with `enable_throughput_scaling: false`",
+        ),
+        Rule::telling(
+            "load_adjustment_interval_seconds",
+            load_seconds.is_some(),
+            enable_throughput_scaling != Some(false) || enable_load_scaling != Some(false),
+            "without scaling of either kind",
+        ),
+    ]);
     Some(ScalingSettings {
         enable_throughput_scaling: enable_throughput_scaling?,
         enable_load_scaling: enable_load_scaling?,
@@ -48,9 +63,12 @@ fn scaling_settings(section: &Section<'_>) -> Option<ScalingSettings> {
 
 /// The key has to be there; null is for scaling that is off.
 fn interval(section: &Section<'_>, key: &'static str, enabled: Option<bool>) -> Option<u32> {
-    let read = section.integer(key, 1..=u32::MAX);
+    let read = section.integer(key, 1..=MOST_SECONDS);
     if enabled == Some(true) || section.value(key).is_none() { read.required() } else { read.optional() }
 }
+
+/// Thirty years: more than any run, and few enough seconds to count nanoseconds with.
+const MOST_SECONDS: u32 = 1_000_000_000;
 
 pub(super) fn fpm_sampling(value: &Value<'_>) -> Option<Preset<FpmSampling>> {
     composite(value, |section| {
@@ -93,7 +111,45 @@ pub(super) fn load_predictor(value: &Value<'_>) -> Option<Preset<LoadPredictor>>
                 .or(defaults.kalman_min_points),
             ..defaults
         };
-        family.map(|_| values)
+        let family = family?;
+        let prophet = family == PredictorFamily::Prophet;
+        let kalman = family == PredictorFamily::Kalman;
+        let (of_prophet, of_kalman) =
+            ("without `load_predictor: prophet`", "without `load_predictor: kalman`");
+        section.check_inert([
+            Rule::refusing(
+                "load_predictor_log1p",
+                values.load_predictor_log1p,
+                family != PredictorFamily::Constant,
+                "with `load_predictor: constant`",
+            ),
+            Rule::refusing(
+                "prophet_window_size",
+                values.prophet_window_size != defaults.prophet_window_size,
+                prophet,
+                of_prophet,
+            ),
+            Rule::refusing(
+                "kalman_q_level",
+                values.kalman_q_level != defaults.kalman_q_level,
+                kalman,
+                of_kalman,
+            ),
+            Rule::refusing(
+                "kalman_q_trend",
+                values.kalman_q_trend != defaults.kalman_q_trend,
+                kalman,
+                of_kalman,
+            ),
+            Rule::refusing("kalman_r", values.kalman_r != defaults.kalman_r, kalman, of_kalman),
+            Rule::refusing(
+                "kalman_min_points",
+                values.kalman_min_points != defaults.kalman_min_points,
+                kalman,
+                of_kalman,
+            ),
+        ]);
+        Some(values)
     })
 }
 

@@ -1,5 +1,6 @@
 //! Reads a pool of workers: its size, its engine and what prices its passes.
 
+use super::inert::Rule;
 use super::numbers::Limit;
 use super::read_timing::{Timing, timing};
 use super::reader::Section;
@@ -178,52 +179,67 @@ fn read_sglang(section: &Section<'_>, block_size: u32) -> SglangOptions {
 }
 
 fn check_speculation(section: &Section<'_>, engine: &EngineOptions) {
-    let Some(depth) = engine.aic_nextn else {
-        if engine.aic_nextn_accept_rates.is_some() {
-            section.problem("aic_nextn_accept_rates", "has no effect without `aic_nextn`");
-        }
-        return;
-    };
+    let Some(depth) = engine.aic_nextn else { return };
     if engine.decode_speedup_ratio != 1.0 {
         section.problem("decode_speedup_ratio", "must be 1 with speculative decoding (`aic_nextn`)");
     }
-    if let Some(rates) = &engine.aic_nextn_accept_rates
-        && (rates.len() < depth as usize || rates.len() > MOST_DRAFT_TOKENS as usize)
+    // Rates that cannot be read are left out of the list, and have been reported.
+    if let Some(rates) =
+        section.list_length("aic_nextn_accept_rates").filter(|rates| *rates != depth as usize)
     {
-        let message =
-            format!("{} rates for `aic_nextn: {depth}`; one per draft token is needed", rates.len());
-        section.problem("aic_nextn_accept_rates", message);
+        let message = format!("{rates} rates for `aic_nextn: {depth}`; one per draft token is needed");
+        section.problem_between(&["aic_nextn", "aic_nextn_accept_rates"], message);
     }
 }
 
-/// Options that another engine has are refused rather than ignored, unless they say what would be so anyway.
+/// Options that another engine has.
 fn check_inert(section: &Section<'_>, engine: &EngineOptions, dp_size: u32) {
     let vllm = engine.backend == Backend::Vllm;
     let sglang = engine.backend == Backend::Sglang;
-    let checks = [
-        ("preemption_mode", vllm || engine.preemption_mode == PreemptionMode::Lifo, "`backend: vllm`"),
-        (
+    let speculates = engine.aic_nextn.is_some();
+    section.check_inert([
+        Rule::refusing(
+            "preemption_mode",
+            engine.preemption_mode != PreemptionMode::Lifo,
+            vllm,
+            "without `backend: vllm`",
+        ),
+        Rule::refusing(
             "prefill_schedule_interval",
-            (vllm && dp_size > 1) || engine.prefill_schedule_interval == 1,
-            "`backend: vllm` and a `dp_size` above 1",
+            engine.prefill_schedule_interval != 1,
+            vllm && dp_size > 1,
+            "without `backend: vllm` and a `dp_size` above 1",
         ),
-        ("prefill_decode_interval", sglang || engine.prefill_decode_interval == 0, "`backend: sglang`"),
-        ("sglang", sglang || engine.sglang == SglangOptions::default(), "`backend: sglang`"),
-        (
+        Rule::refusing(
+            "prefill_decode_interval",
+            engine.prefill_decode_interval != 0,
+            sglang,
+            "without `backend: sglang`",
+        ),
+        Rule::refusing(
+            "sglang",
+            engine.sglang != SglangOptions::default(),
+            sglang,
+            "without `backend: sglang`",
+        ),
+        Rule::refusing(
             "kv_eviction_policy",
-            engine.enable_prefix_caching || engine.kv_eviction_policy == KvEvictionPolicy::Lru,
-            "`enable_prefix_caching: true`",
+            engine.kv_eviction_policy != KvEvictionPolicy::Lru,
+            engine.enable_prefix_caching,
+            "without `enable_prefix_caching: true`",
         ),
-        (
+        Rule::refusing(
             "gpu_memory_utilization",
-            engine.capacity_source == CapacitySource::MemoryModel || engine.gpu_memory_utilization == 0.9,
-            "a memory model: the number of KV blocks is given, or its default",
+            engine.gpu_memory_utilization != 0.9,
+            engine.capacity_source == CapacitySource::MemoryModel,
+            "without a memory model: the number of KV blocks is given, or its default",
         ),
-        ("aic_mtp_seed", engine.aic_nextn.is_some() || engine.aic_mtp_seed == 42, "`aic_nextn`"),
-    ];
-    for (key, acts, condition) in checks {
-        if !acts {
-            section.problem(key, format!("has no effect without {condition}"));
-        }
-    }
+        Rule::refusing(
+            "aic_nextn_accept_rates",
+            engine.aic_nextn_accept_rates.is_some(),
+            speculates,
+            "without `aic_nextn`",
+        ),
+        Rule::refusing("aic_mtp_seed", engine.aic_mtp_seed != 42, speculates, "without `aic_nextn`"),
+    ]);
 }

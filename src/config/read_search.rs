@@ -9,9 +9,7 @@ use super::read_scenario::{kv_transfer_of_model, sla};
 use super::read_timing::{Timing, timing};
 use super::read_workload::search_workload;
 use super::reader::Section;
-use super::scenario::{
-    DeploymentMode, EngineOptions, KvTransfer, ProfileConfig, RooflineConfig, Sla, TimingConfig,
-};
+use super::scenario::{DeploymentMode, EngineOptions, ProfileConfig, RooflineConfig, Sla, TimingConfig};
 use super::search::{
     Fidelity, OptimizationGoal, OptimizationTarget, ParallelConfig, SearchSpace, SearchWorkload, Shape,
     SmartSearchConfig, SweepConfig,
@@ -25,12 +23,9 @@ pub(super) fn search(root: &Section<'_>) -> Option<SmartSearchConfig> {
     // With a target that cannot be read there is no telling whether a range was right: it may stand.
     let pareto = goal.as_ref().is_none_or(|goal| goal.target == OptimizationTarget::Pareto);
     let workload = root.section("workload", |section| search_workload(section, pareto)).required().flatten();
-    let goal_is_pareto = goal.as_ref().is_some_and(OptimizationGoal::is_pareto);
     // A workload that cannot be read may have been a trace.
     let has_rows = workload.as_ref().is_none_or(SearchWorkload::is_trace_based);
-    let sweep = root
-        .section("sweep", |section| sweep(section, has_rows, goal_is_pareto))
-        .or_else(SweepConfig::default);
+    let sweep = root.section("sweep", |section| sweep(section, has_rows)).or_else(SweepConfig::default);
     let facts = root.section("facts", facts).or_else(FactFiles::default);
     Some(SmartSearchConfig { search_space: search_space?, workload: workload?, goal: goal?, sweep, facts })
 }
@@ -41,10 +36,6 @@ fn search_space(section: &Section<'_>) -> SearchSpace {
     let mut space = SearchSpace::with_defaults(&model_name, &hardware_sku);
     deployment_knobs(section, &mut space);
     parallel_configs(section, &mut space);
-    if !space.deployment_mode.contains(&DeploymentMode::Disagg) && space.kv_transfer != KvTransfer::default()
-    {
-        section.problem("kv_transfer", "has no effect without `disagg` in `deployment_mode`");
-    }
     engine_knobs(section, &mut space);
     offload_knobs(section, &mut space);
     router_knobs(section, &mut space);
@@ -58,7 +49,7 @@ fn deployment_knobs(section: &Section<'_>, space: &mut SearchSpace) {
     space.min_gpu_budget = section.integer("min_gpu_budget", 1..=u32::MAX).optional();
     if let Some(least) = space.min_gpu_budget.filter(|least| *least > space.gpu_budget) {
         let message = format!("{least} is more than `gpu_budget`, which is {}", space.gpu_budget);
-        section.problem("min_gpu_budget", message);
+        section.problem_between(&["gpu_budget", "min_gpu_budget"], message);
     }
     space.min_endpoint = section.integer("min_endpoint", 0..=u32::MAX).optional();
     space.context_length = section.integer("context_length", 1..=u32::MAX).optional();
@@ -78,7 +69,7 @@ fn pricing(section: &Section<'_>, space: &mut SearchSpace) {
                 && of_timing != of_space
             {
                 let message = format!("`{of_space}` differs from `timing.backend_version`, `{of_timing}`");
-                section.problem("backend_version", message);
+                section.problem_between(&["timing.backend_version", "backend_version"], message);
             }
             TimingConfig::Profile(ProfileConfig {
                 model_name: given.model_name.or_else(|| Some(space.model_name.clone())),
@@ -92,13 +83,7 @@ fn pricing(section: &Section<'_>, space: &mut SearchSpace) {
             hardware_sku: given.hardware_sku.or_else(|| Some(space.hardware_sku.clone())),
             ..given
         }),
-        Some(other) => {
-            if space.backend_version.is_some() {
-                section
-                    .problem("backend_version", "has no effect without a profile (`timing.model: profile`)");
-            }
-            other
-        }
+        Some(other) => other,
         None => SearchSpace::profile(space),
     };
     space.num_gpu_blocks = section.integer("num_gpu_blocks", 1..=u32::MAX).optional();
@@ -186,25 +171,13 @@ fn engine_knobs(section: &Section<'_>, space: &mut SearchSpace) {
         let message = format!(
             "{decode} differs from `prefill_block_size`, {prefill}: KV blocks could not be handed over"
         );
-        section.problem("decode_block_size", message);
+        section.problem_between(&["prefill_block_size", "decode_block_size"], message);
     }
 
     let memory = |key| section.float(key, Limit::PositiveShare);
     memory("prefill_gpu_memory_utilization").set(&mut space.prefill_gpu_memory_utilization);
     memory("decode_gpu_memory_utilization").set(&mut space.decode_gpu_memory_utilization);
     memory("agg_gpu_memory_utilization").set(&mut space.agg_gpu_memory_utilization);
-    for (key, share, mode) in [
-        ("prefill_gpu_memory_utilization", space.prefill_gpu_memory_utilization, DeploymentMode::Disagg),
-        ("decode_gpu_memory_utilization", space.decode_gpu_memory_utilization, DeploymentMode::Disagg),
-        ("agg_gpu_memory_utilization", space.agg_gpu_memory_utilization, DeploymentMode::Agg),
-    ] {
-        if let Some(blocks) = space.num_gpu_blocks
-            && share != 0.9
-            && space.deployment_mode.contains(&mode)
-        {
-            section.problem(key, format!("has no effect: `num_gpu_blocks` is {blocks}, given or by default"));
-        }
-    }
     section.boolean("prefill_enable_prefix_caching").set(&mut space.prefill_enable_prefix_caching);
     section.boolean("decode_enable_prefix_caching").set(&mut space.decode_enable_prefix_caching);
     section.boolean("agg_enable_prefix_caching").set(&mut space.agg_enable_prefix_caching);
@@ -216,18 +189,8 @@ fn offload_knobs(section: &Section<'_>, space: &mut SearchSpace) {
     space.bandwidth_g1_to_g2_gbps = section.float("bandwidth_g1_to_g2_gbps", Limit::Positive).optional();
     space.bandwidth_g2_to_g1_gbps = section.float("bandwidth_g2_to_g1_gbps", Limit::Positive).optional();
     space.offload_batch_size = section.integer("offload_batch_size", 1..=u32::MAX).optional();
-    if space.num_g2_blocks > 0 {
-        if !section.has("kv_bytes_per_token") {
-            section.problem("kv_bytes_per_token", "required key is missing: `num_g2_blocks` is above 0");
-        }
-        return;
-    }
-    for key in
-        ["kv_bytes_per_token", "bandwidth_g1_to_g2_gbps", "bandwidth_g2_to_g1_gbps", "offload_batch_size"]
-    {
-        if section.has(key) && !section.has("num_g2_blocks") {
-            section.problem(key, "has no effect while `num_g2_blocks` is 0");
-        }
+    if space.num_g2_blocks > 0 && !section.has("kv_bytes_per_token") {
+        section.problem("kv_bytes_per_token", "required key is missing: `num_g2_blocks` is above 0");
     }
 }
 
@@ -371,7 +334,7 @@ fn check_bounds(section: &Section<'_>, goal: &OptimizationGoal) {
     }
 }
 
-fn sweep(section: &Section<'_>, has_rows: bool, pareto: bool) -> SweepConfig {
+fn sweep(section: &Section<'_>, has_rows: bool) -> SweepConfig {
     let mut sweep = SweepConfig::default();
     section.integer("max_rounds", 1..=u32::MAX).set(&mut sweep.max_rounds);
     section.integer("parallel_evals", 1..=65_536_u32).set(&mut sweep.parallel_evals);
@@ -384,9 +347,6 @@ fn sweep(section: &Section<'_>, has_rows: bool, pareto: bool) -> SweepConfig {
     section.read("sampler", |value| value.policy(None)).set(&mut sweep.sampler);
     section.boolean("exhaustive").set(&mut sweep.exhaustive);
     sweep.top = section.integer("top", 1..=u32::MAX).optional();
-    if pareto && sweep.top.is_some() {
-        section.problem("top", "has no effect on a frontier, whose candidates have no order");
-    }
     sweep.fidelity = section.section("fidelity", |section| fidelity(section, has_rows)).optional();
     sweep
 }

@@ -1,5 +1,6 @@
 //! Reads the `workload:` block, of a scenario or of a search.
 
+use super::inert::Rule;
 use super::numbers::Limit;
 use super::reader::Section;
 use super::scenario::{
@@ -11,8 +12,6 @@ use super::workload::DEFAULT_TRACE_BLOCK_SIZE;
 use super::workload_form::{ArrivalKind, TraceFormat};
 
 /// Keys of generated requests only, beside the loads.
-/// Most requests that are generated.
-const MOST_REQUESTS: f64 = 20e6;
 const OF_SYNTHETIC: [&str; 3] = ["isl", "osl", "num_request_ratio"];
 
 /// Reads the workload of a scenario: a trace, generated requests or a list of requests.
@@ -23,9 +22,16 @@ pub(super) fn scenario_workload(section: &Section<'_>) -> Option<WorkloadConfig>
     let reason = "needs a search, which knows each candidate's cache; a scenario gives `concurrency`";
     section.refuse("kv_load_ratio", reason);
     if section.has("requests") {
-        block.refuse("is given beside `requests`, which stands for the whole workload", |origin| {
+        block.refuse("beside `requests`, which stands for the whole workload", |origin| {
             origin != Origin::TraceOrList
         });
+        let has_ids = |request: &InlineRequest| request.hash_ids.is_some();
+        section.check_inert([Rule::refusing(
+            "trace_block_size",
+            block.trace_block_size != DEFAULT_TRACE_BLOCK_SIZE,
+            requests.as_ref().is_none_or(|requests| requests.iter().any(has_ids)),
+            "without `hash_ids` in `requests`",
+        )]);
         for key in Kind::Scenario
             .loads()
             .iter()
@@ -121,25 +127,28 @@ impl<'s, 'a> Block<'s, 'a> {
         }
     }
 
-    /// Refuses keys that would have no effect; a key that says what would be so anyway may stand.
-    fn refuse(&self, reason: &str, inert: impl Fn(Origin) -> bool) {
+    /// Looks for keys that would have no effect, those of `inert` origins.
+    fn refuse(&self, missing: &str, inert: impl Fn(Origin) -> bool) {
         let keys = [
             ("trace_block_size", Origin::TraceOrList, self.trace_block_size != DEFAULT_TRACE_BLOCK_SIZE),
             ("arrival_speedup_ratio", Origin::TraceOrList, self.arrival_speedup_ratio != 1.0),
             ("trace_time_unit", Origin::Trace, self.trace_time_unit != TraceTimeUnit::Ms),
             ("max_requests", Origin::Trace, self.max_requests.is_some()),
             ("zero_output", Origin::Trace, self.zero_output != ZeroOutput::Drop),
+            ("strict", Origin::Trace, self.strict),
             ("arrival", Origin::Synthetic, self.arrival != Arrival::default()),
             ("shared_prefix_ratio", Origin::Synthetic, self.shared_prefix_ratio != 0.0),
             ("num_prefix_groups", Origin::Synthetic, self.num_prefix_groups != 0),
             ("turns_per_session", Origin::Synthetic, self.turns_per_session != 1),
             ("inter_turn_delay_ms", Origin::Synthetic, self.inter_turn_delay_ms != 0.0),
         ];
-        for (key, origin, says_something) in keys {
-            if says_something && inert(origin) {
-                self.section.problem(key, reason);
-            }
-        }
+        let rules = keys.map(|(key, origin, says_something)| {
+            Rule::refusing(key, says_something, !inert(origin), missing)
+        });
+        self.section.check_inert(rules);
+        // The reference takes it beside any workload, and ignores it.
+        let format = self.section.has("trace_format");
+        self.section.check_inert([Rule::telling("trace_format", format, !inert(Origin::Trace), missing)]);
     }
 
     fn search_workload(&self, kind: Kind) -> Option<SearchWorkload> {
@@ -148,10 +157,12 @@ impl<'s, 'a> Block<'s, 'a> {
     }
 
     fn check_pace(&self) {
-        if self.replay_concurrency.is_some() && self.arrival_speedup_ratio != 1.0 {
-            let message = "has no effect with `replay_concurrency`, which ignores arrival times";
-            self.section.problem("arrival_speedup_ratio", message);
-        }
+        self.section.check_inert([Rule::refusing(
+            "arrival_speedup_ratio",
+            self.arrival_speedup_ratio != 1.0,
+            self.replay_concurrency.is_none(),
+            "with `replay_concurrency`, which ignores arrival times",
+        )]);
     }
 
     fn trace(&self, kind: Kind) -> Option<LoadShape> {
@@ -160,9 +171,7 @@ impl<'s, 'a> Block<'s, 'a> {
         for key in OF_SYNTHETIC.iter().chain(kind.loads()).filter(|key| section.has(key)) {
             section.problem(key, "is for generated requests and is given beside `trace_path`");
         }
-        self.refuse("is for generated requests and has no effect on a trace", |origin| {
-            origin == Origin::Synthetic
-        });
+        self.refuse("on a trace: it is for generated requests", |origin| origin == Origin::Synthetic);
         self.check_pace();
         Some(LoadShape::Trace(SearchTrace {
             path: path?,
@@ -204,17 +213,19 @@ impl<'s, 'a> Block<'s, 'a> {
         Some(match load? {
             "request_rate" => {
                 let request_rate = request_rate?;
-                self.check_count(&requests, request_rate);
+                self.check_count(&requests, "request_rate", request_rate);
                 LoadShape::Rate { request_rate, arrival: self.arrival, requests }
             }
             "concurrency" => {
                 let concurrency = concurrency?;
-                self.check_count(&requests, f64::from(concurrency));
+                self.check_count(&requests, "concurrency", f64::from(concurrency));
                 LoadShape::Concurrency { concurrency, requests }
             }
             _ => {
                 let whole_range = KvLoadRatio::Range([0.0, 1.0]);
                 let given = section.has("kv_load_ratio");
+                // How many are in flight depends on the candidate; one is the least.
+                self.check_count(&requests, "kv_load_ratio", 1.0);
                 LoadShape::KvLoad {
                     kv_load_ratio: if given { kv_load_ratio? } else { whole_range },
                     requests,
@@ -250,33 +261,49 @@ impl<'s, 'a> Block<'s, 'a> {
         if self.replay_concurrency.is_some() {
             section.problem("replay_concurrency", "is for traces; generated requests take `concurrency`");
         }
-        self.refuse("is for traces and has no effect on generated requests", |origin| {
+        self.refuse("on generated requests: it is for traces", |origin| {
             matches!(origin, Origin::Trace | Origin::TraceOrList)
         });
-        if self.arrival != Arrival::default() && !section.has("request_rate") {
-            section.problem(
+        section.check_inert([
+            Rule::refusing(
                 "arrival",
-                "has no effect without `request_rate`: a closed loop makes its own arrivals",
-            );
-        }
-        if self.shared_prefix_ratio > 0.0 && self.num_prefix_groups == 0 {
-            section.problem("shared_prefix_ratio", "has no effect while `num_prefix_groups` is 0");
-        }
-        if self.num_prefix_groups > 0 && self.shared_prefix_ratio == 0.0 {
-            section.problem("num_prefix_groups", "has no effect while `shared_prefix_ratio` is 0");
-        }
-        if self.inter_turn_delay_ms > 0.0 && self.turns_per_session == 1 {
-            section.problem("inter_turn_delay_ms", "has no effect while `turns_per_session` is 1");
-        }
+                self.arrival != Arrival::default(),
+                section.has("request_rate"),
+                "without `request_rate`: a closed loop makes its own arrivals",
+            ),
+            Rule::refusing(
+                "arrival.seed",
+                section.has("request_rate") && self.arrival.seed != Arrival::default().seed,
+                matches!(self.arrival.process, ArrivalProcess::Poisson | ArrivalProcess::Gamma { .. }),
+                "without `process: poisson` or `gamma`: nothing else is drawn",
+            ),
+            Rule::refusing(
+                "shared_prefix_ratio",
+                self.shared_prefix_ratio > 0.0,
+                self.num_prefix_groups > 0,
+                "while `num_prefix_groups` is 0",
+            ),
+            Rule::refusing(
+                "num_prefix_groups",
+                self.num_prefix_groups > 0,
+                self.shared_prefix_ratio > 0.0,
+                "while `shared_prefix_ratio` is 0",
+            ),
+            Rule::refusing(
+                "inter_turn_delay_ms",
+                self.inter_turn_delay_ms > 0.0,
+                self.turns_per_session > 1,
+                "while `turns_per_session` is 1",
+            ),
+        ]);
     }
 
-    /// What a machine can be expected to hold, turn by turn.
-    fn check_count(&self, requests: &SyntheticRequests, load: f64) {
-        let all = requests.num_request_ratio * load * f64::from(self.turns_per_session);
-        if all > MOST_REQUESTS {
-            let message =
-                format!("{all:e} requests in all are too many; at most {MOST_REQUESTS} can be replayed");
-            self.section.problem("num_request_ratio", message);
+    /// What a machine can be expected to hold, at the least that the load comes to.
+    fn check_count(&self, requests: &SyntheticRequests, load_key: &'static str, load: f64) {
+        if let Some(excess) = requests.excess(load) {
+            let keys = ["turns_per_session", load_key, "num_request_ratio"];
+            let given: Vec<&str> = keys.into_iter().filter(|key| self.section.has(key)).collect();
+            self.section.problem_between(&given, excess);
         }
     }
 }

@@ -18,12 +18,12 @@ use super::yaml::join;
 /// What all sections of a document share.
 pub(super) struct Reader<'a> {
     problems: RefCell<Vec<Problem>>,
+    /// What is legal and has no effect.
+    notes: RefCell<Vec<Problem>>,
     /// Every key that was asked for, with `[]` for any place in a list; kept for tests only.
     asked: RefCell<BTreeSet<String>>,
     /// Folder that relative paths of the file start from.
     folder: &'a Path,
-    /// The file as messages name it.
-    file: String,
     /// All key paths that this kind of document knows, to tell where a stray key belongs.
     known_paths: LazyCell<Vec<String>, fn() -> Vec<String>>,
 }
@@ -33,9 +33,9 @@ impl<'a> Reader<'a> {
     pub(super) fn new(origin: &'a Path, known_paths: fn() -> Vec<String>) -> Self {
         Self {
             problems: RefCell::default(),
+            notes: RefCell::default(),
             asked: RefCell::default(),
             folder: origin.parent().unwrap_or(Path::new("")),
-            file: origin.display().to_string(),
             known_paths: LazyCell::new(known_paths),
         }
     }
@@ -44,8 +44,14 @@ impl<'a> Reader<'a> {
         self.problems.borrow_mut().push(Problem::new(span, path, message.into()));
     }
 
-    pub(super) fn into_problems(self) -> Vec<Problem> {
-        self.problems.into_inner()
+    /// Something to tell that is no problem.
+    pub(super) fn remark(&self, span: Span, path: &str, message: impl Into<String>) {
+        self.notes.borrow_mut().push(Problem::new(span, path, message.into()));
+    }
+
+    /// The problems, and what is to be told beside them.
+    pub(super) fn into_findings(self) -> (Vec<Problem>, Vec<Problem>) {
+        (self.problems.into_inner(), self.notes.into_inner())
     }
 
     #[cfg(test)]
@@ -68,14 +74,6 @@ impl<'a> Reader<'a> {
     /// A path that starts from where it was written: the file's folder, or for an override the working directory.
     pub(super) fn resolve(&self, span: Span, path: &str) -> PathBuf {
         if span.source == 0 { self.folder.join(path) } else { PathBuf::from(path) }
-    }
-
-    /// A place in words, for whoever finds a problem there later.
-    pub(super) fn location(&self, span: Span, path: &str) -> String {
-        match span.source {
-            0 => format!("{}:{}: {path}", self.file, span.line),
-            _ => format!("--set: {path}"),
-        }
     }
 }
 
@@ -169,11 +167,29 @@ impl<'a> Section<'a> {
         self.read(key, |value| value.section(read))
     }
 
-    /// A problem with the value of a key, or with its absence.
+    /// A problem with the value of a key, or with its absence. The key may lie deeper: `engine.block_size`.
     pub(super) fn problem(&self, key: &str, message: impl Into<String>) {
-        let span =
-            self.entries.iter().find(|entry| entry.key == key).map_or(self.span, |entry| entry.key_span);
-        self.reader.problem(span, &join(&self.path, key), message);
+        self.reader.problem(self.place(key).unwrap_or(self.span), &join(&self.path, key), message);
+    }
+
+    /// A problem with several keys that do not go together. It stands at the last of them, or at that of the command line,
+    /// which came on top of a file without the problem.
+    pub(super) fn problem_between(&self, keys: &[&str], message: impl Into<String>) {
+        let is_override = |key: &&&str| self.place(key).is_some_and(|span| span.source > 0);
+        let key = keys.iter().rev().find(is_override).or(keys.last()).expect("names the keys");
+        self.problem(key, message);
+    }
+
+    /// Something to tell about a key that is no problem.
+    pub(super) fn remark(&self, key: &str, message: impl Into<String>) {
+        self.reader.remark(self.place(key).unwrap_or(self.span), &join(&self.path, key), message);
+    }
+
+    /// Where a key stands, or the deepest on the way to it.
+    fn place(&self, key: &str) -> Option<Span> {
+        let (first, rest) = key.split_once('.').unwrap_or((key, ""));
+        let entry = self.entries.iter().find(|entry| entry.key == first)?;
+        Some(entry.value.nearest(rest).map_or(entry.key_span, |(span, _)| span))
     }
 
     /// A problem with the section as a whole.

@@ -150,7 +150,7 @@ pub struct PolicyConfig {
     /// Its own fields, as written.
     #[serde(flatten)]
     pub fields: serde_json::Map<String, serde_json::Value>,
-    /// Where it was written, for error messages: `scenario.yaml:7: deployment.router`.
+    /// The path of its key, for error messages: `deployment.router`.
     #[serde(skip)]
     pub location: String,
 }

@@ -306,6 +306,17 @@ impl OptimizationGoal {
         }
     }
 
+    /// Whether candidates with this scaling policy can be aimed at the goal: scaling ahead of traffic needs the bounds of
+    /// requests to go by, and any scaling that goes by them needs both token bounds.
+    pub fn supports(&self, policy: &ScalingPolicy) -> bool {
+        if self.target.needs_sla() {
+            let has_token_bounds = self.sla.is_some_and(|sla| sla.ttft_ms.is_some() && sla.itl_ms.is_some());
+            has_token_bounds || !policy.scales()
+        } else {
+            !policy.settings().is_some_and(|settings| settings.enable_throughput_scaling)
+        }
+    }
+
     /// Whether the answer is a frontier.
     pub fn is_pareto(&self) -> bool {
         self.target == OptimizationTarget::Pareto

@@ -182,7 +182,7 @@ impl<'a> Value<'a> {
     ///
     /// `unnamed` is the policy of a mapping without a name, where that is allowed.
     pub(super) fn policy(&self, unnamed: Option<&str>) -> Option<PolicyConfig> {
-        let location = self.reader.location(self.node.span, &self.path);
+        let location = self.path.clone();
         let Content::Mapping(entries) = &self.node.content else {
             let Some((Meaning::Text, name)) = self.meaning() else {
                 return self.wrong(format!(

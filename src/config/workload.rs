@@ -254,6 +254,18 @@ impl SearchWorkload {
 }
 
 impl SyntheticRequests {
+    /// Most requests, turn by turn, that are generated: what a small machine can hold.
+    pub const MOST: u32 = 10_000_000;
+
+    /// Why so much load is more than can be generated, if it is.
+    pub fn excess(&self, load: f64) -> Option<String> {
+        let all = f64::from(self.count(load)) * f64::from(self.turns_per_session);
+        let most = Self::MOST;
+        (all > f64::from(most)).then(|| {
+            format!("{all:.0} requests in all are too many: at most {most} can be replayed (sessions times `turns_per_session`)")
+        })
+    }
+
     /// How many requests are generated for a load: the product with the ratio, rounded half to even, at least 1.
     pub fn count(&self, load: f64) -> u32 {
         (self.num_request_ratio * load).round_ties_even().clamp(1.0, f64::from(u32::MAX)) as u32

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::RunError;
+use crate::config::facts::FactFiles;
 use crate::config::scenario::{WorkloadConfig, WorkloadSource};
 use crate::config::{self, Document, Override};
 use crate::model::Catalogue;
@@ -15,45 +16,46 @@ use crate::serving::Traffic;
 use crate::workload::{self, Loaded, Warning};
 
 /// Reads and validates a configuration file, and the files that it names and whose content belongs to it.
-pub(crate) fn read_document(path: &Path, overrides: &[Override]) -> Result<Document, RunError> {
+pub(crate) fn read_document(path: &Path, overrides: &[Override]) -> Result<config::Loaded, RunError> {
     let bytes = std::fs::read(path).map_err(|error| unreadable(path, &error))?;
     let text = String::from_utf8(bytes).map_err(|error| {
         let place = error.utf8_error().valid_up_to();
         RunError::Input(format!("{}: not UTF-8 text: byte {} is not", path.display(), place + 1))
     })?;
-    let mut document =
-        config::load(&text, path, overrides).map_err(|error| RunError::Input(error.to_string()))?;
-    let mut problems = read_facts(&mut document);
-    problems.extend(read_measured(path, &mut document));
-    if problems.is_empty() { Ok(document) } else { Err(RunError::Input(problems.join("\n"))) }
+    let mut loaded = config::load_with_places(&text, path, overrides)
+        .map_err(|error| RunError::Input(error.to_string()))?;
+    let mut problems = read_facts(&mut loaded.document);
+    problems.extend(read_measured(&mut loaded.document));
+    if problems.is_empty() { Ok(loaded) } else { Err(RunError::Input(loaded.places.explain(problems))) }
 }
 
-/// Reads the files of facts that a configuration names; returns what is wrong with them.
+/// Reads the files of facts that a configuration names; returns what is wrong with them, each by its key.
 fn read_facts(document: &mut Document) -> Vec<String> {
     let facts = match document {
         Document::Search(search) => &mut search.facts,
         Document::Scenario(scenario) => &mut scenario.facts,
     };
     let mut problems = Vec::new();
-    for file in facts.files_mut() {
+    for (key, file) in facts.files_by_key() {
         match std::fs::read_to_string(&file.path) {
-            Ok(text) => file.content = Some(text.into()),
-            Err(error) => problems.push(unreadable(&file.path, &error).to_string()),
+            Ok(text) => {
+                file.content = Some(text.into());
+                let one = FactFiles::of(&key, file);
+                problems.extend(Catalogue::with(&one).err().map(|error| format!("{key}: {error}")));
+            }
+            Err(error) => problems.push(format!("{key}.path: {}", unreadable(&file.path, &error))),
         }
     }
-    problems.extend(Catalogue::with(facts).err().map(|error| error.to_string()));
     problems
 }
 
-/// Reads the files that the document's timing names; returns what is wrong with them.
-fn read_measured(file: &Path, document: &mut Document) -> Vec<String> {
+/// Reads the files that the document's timing names; returns what is wrong with them, each by its key.
+fn read_measured(document: &mut Document) -> Vec<String> {
     let mut problems = Vec::new();
-    for measured in document.measured_files_mut() {
+    for (key, measured) in document.measured_files_mut() {
         match std::fs::read(&measured.path) {
             Ok(bytes) => measured.content = Some(bytes.into()),
-            Err(error) => {
-                problems.push(format!("{}: {}", file.display(), unreadable(&measured.path, &error)));
-            }
+            Err(error) => problems.push(format!("{key}: {}", unreadable(&measured.path, &error))),
         }
     }
     problems
@@ -78,7 +80,9 @@ fn unreadable(path: &Path, error: &std::io::Error) -> RunError {
 /// Loads the requests of a workload for engines with blocks of so many tokens.
 pub(crate) fn load_workload(config: &WorkloadConfig, block_size: u32) -> Result<Loaded, RunError> {
     let mut trace = match &config.source {
-        WorkloadSource::Trace { path, .. } => Some(open_file(path)?),
+        WorkloadSource::Trace { path, .. } => {
+            Some(open_file(path).map_err(|error| RunError::Input(format!("workload.trace_path: {error}")))?)
+        }
         WorkloadSource::Synthetic(_) | WorkloadSource::Requests { .. } => None,
     };
     let reader = trace.as_mut().map(|trace| trace as &mut dyn BufRead);

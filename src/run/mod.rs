@@ -92,7 +92,7 @@ impl Search {
     /// # Errors
     /// Everything that is wrong with it.
     pub fn from_file(path: impl AsRef<Path>, overrides: &[Override]) -> Result<Self, RunError> {
-        match read_document(path.as_ref(), overrides)? {
+        match read_document(path.as_ref(), overrides)?.document {
             Document::Search(config) => Ok(Self::new(config)),
             Document::Scenario(_) => Err(RunError::Input(format!(
                 "{}: is a scenario, not a search configuration",
@@ -197,7 +197,7 @@ impl Replay {
     /// # Errors
     /// Everything that is wrong with it.
     pub fn from_file(path: impl AsRef<Path>, overrides: &[Override]) -> Result<Self, RunError> {
-        match read_document(path.as_ref(), overrides)? {
+        match read_document(path.as_ref(), overrides)?.document {
             Document::Scenario(scenario) => Ok(Self::new(scenario)),
             Document::Search(_) => Err(RunError::Input(format!(
                 "{}: is a search configuration, not a scenario",

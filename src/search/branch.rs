@@ -13,9 +13,7 @@ use super::refusal::{Refusal, refusals};
 use super::role::Role;
 use super::space::{Condition, Dimension, Point, Space};
 use super::{memory, policy_filter, profile};
-use crate::config::presets::{
-    FpmSampling, LOAD_PREDICTORS, LoadSensitivity, Preset, ScalingPolicy, ScalingSettings,
-};
+use crate::config::presets::{FpmSampling, LoadSensitivity, Preset, ScalingPolicy, ScalingSettings};
 use crate::config::scenario::{Backend, DeploymentMode, KvTransfer, PolicyConfig};
 use crate::config::search::{KvLoadRatio, LoadShape, SearchSpace, SmartSearchConfig};
 use crate::model::Catalogue;
@@ -93,14 +91,13 @@ impl Plan {
         }
         let filtered = policy_filter::filter(&config.search_space.planner_scaling_policy, &config.goal)
             .map_err(|refusal| vec![refusal])?;
-        let mut notices = inert_settings(&config, filtered.kept.iter().any(ScalingPolicy::scales));
-        let forecasts = |policy: &ScalingPolicy| {
-            policy.settings().is_some_and(|settings| settings.enable_throughput_scaling)
-        };
-        let candidates = &config.search_space.load_predictor_candidates;
-        if *candidates != LOAD_PREDICTORS && !filtered.kept.iter().any(forecasts) {
+        let mut notices = Vec::new();
+        let space = &config.search_space;
+        if space.deployment_mode.contains(&DeploymentMode::Disagg)
+            && space.kv_transfer == KvTransfer::default()
+        {
             notices.push(
-                "search_space.load_predictor_candidates has no effect: no candidate scales ahead of traffic"
+                "search_space.kv_transfer: is not given: disaggregated candidates hand KV blocks over instantly"
                     .into(),
             );
         }
@@ -312,67 +309,4 @@ fn distinct<T: Clone + PartialEq>(choices: &[T]) -> Vec<T> {
         }
     }
     kept
-}
-
-/// Knobs of roles that no candidate has and that are not at their defaults.
-fn knobs_of_other_modes(space: &SearchSpace) -> Vec<String> {
-    let (value, default) =
-        (value(space), value(&SearchSpace::with_defaults(&space.model_name, &space.hardware_sku)));
-    let active: Vec<&str> =
-        space.deployment_mode.iter().flat_map(|mode| Role::of_mode(*mode)).map(|role| role.name()).collect();
-    let roles = [Role::Agg, Role::Prefill, Role::Decode].map(Role::name);
-    let idle = roles.iter().filter(|role| !active.contains(role));
-    let knobs = idle.flat_map(|role| {
-        let fields = value.as_object().into_iter().flatten();
-        let changed = fields.filter(|(name, chosen)| {
-            name.strip_prefix(role).is_some_and(|rest| rest.starts_with('_'))
-                && default.get(*name) != Some(*chosen)
-        });
-        // A weight of the router begins like the knobs of a role.
-        changed
-            .map(|(name, _)| name.as_str())
-            .filter(|name| *name != "prefill_load_scale")
-            .collect::<Vec<_>>()
-    });
-    knobs.map(|name| format!("search_space.{name} has no effect: no candidate has such workers")).collect()
-}
-
-/// Settings that are legal but that nothing in this search reads.
-fn inert_settings(config: &SmartSearchConfig, has_planners: bool) -> Vec<String> {
-    let space = &config.search_space;
-    let modes = &space.deployment_mode;
-    let without_planner = "only a planner uses it, and no candidate has one";
-    let reserved = "it is reserved: no router uses it";
-    let inert = [
-        (space.min_endpoint.is_some() && !has_planners, "min_endpoint", without_planner),
-        (space.startup_time.is_some() && !has_planners, "startup_time", without_planner),
-        (space.kv_bytes_per_token.is_some(), "kv_bytes_per_token", "there is no host offload"),
-        (space.bandwidth_g1_to_g2_gbps.is_some(), "bandwidth_g1_to_g2_gbps", "there is no host offload"),
-        (space.bandwidth_g2_to_g1_gbps.is_some(), "bandwidth_g2_to_g1_gbps", "there is no host offload"),
-        (space.offload_batch_size.is_some(), "offload_batch_size", "there is no host offload"),
-        (
-            space.kv_transfer != KvTransfer::default() && !modes.contains(&DeploymentMode::Disagg),
-            "kv_transfer",
-            "no candidate is disaggregated",
-        ),
-        (space.active_decode_blocks_threshold.is_some(), "active_decode_blocks_threshold", reserved),
-        (space.active_prefill_tokens_threshold.is_some(), "active_prefill_tokens_threshold", reserved),
-        (
-            space.active_prefill_tokens_threshold_frac.is_some(),
-            "active_prefill_tokens_threshold_frac",
-            reserved,
-        ),
-        (space.no_admission_control, "no_admission_control", reserved),
-    ];
-    let inert = inert.into_iter().filter(|(set, ..)| *set);
-    let mut notices: Vec<String> =
-        inert.map(|(_, name, why)| format!("search_space.{name} has no effect: {why}")).collect();
-    notices.extend(knobs_of_other_modes(space));
-    if modes.contains(&DeploymentMode::Disagg) && space.kv_transfer == KvTransfer::default() {
-        notices.push(
-            "search_space.kv_transfer is not given: disaggregated candidates hand KV blocks over instantly"
-                .into(),
-        );
-    }
-    notices
 }

@@ -52,11 +52,7 @@ pub(super) fn planner_target(target: OptimizationTarget) -> PlannerTarget {
 /// Throughput scaling needs a planner that aims for an SLA; any scaling under an SLA needs both of its token bounds.
 pub(super) fn filter(policies: &[ScalingPolicy], goal: &OptimizationGoal) -> Result<Filtered, Refusal> {
     let aims_for_sla = planner_target(goal.target) == PlannerTarget::Sla;
-    let has_token_bounds = goal.sla.is_some_and(|sla| sla.ttft_ms.is_some() && sla.itl_ms.is_some());
-    let supported = |policy: &&ScalingPolicy| {
-        let scales_throughput = policy.settings().is_some_and(|settings| settings.enable_throughput_scaling);
-        (aims_for_sla || !scales_throughput) && (!aims_for_sla || has_token_bounds || !policy.scales())
-    };
+    let supported = |policy: &&ScalingPolicy| goal.supports(policy);
     let kept: Vec<ScalingPolicy> = policies.iter().filter(supported).cloned().collect();
     let dropped: Vec<String> = policies.iter().filter(|policy| !supported(policy)).map(policy_name).collect();
     if kept.is_empty() {

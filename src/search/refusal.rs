@@ -99,8 +99,8 @@ fn refuse_sweep(sweep: &SweepConfig, found: &mut Vec<Refusal>) {
 mod tests {
     use super::*;
     use crate::config::presets::{SCALING_POLICIES, ScalingPolicy};
-    use crate::config::scenario::{Arrival, PolicyConfig};
-    use crate::config::search::{LoadShape, ParallelConfig};
+    use crate::config::scenario::PolicyConfig;
+    use crate::config::search::ParallelConfig;
     use crate::search::test_support::{config, plan, refusals};
 
     fn refused_keys(config: SmartSearchConfig) -> Vec<String> {
@@ -155,28 +155,5 @@ mod tests {
         assert_eq!(refusal("gp_ucb_pe", None), None);
         assert!(refusal("annealing", None).unwrap().contains("is not a sampler"));
         assert!(refusal("random", Some("jitter")).unwrap().contains("`jitter`"));
-    }
-
-    #[test]
-    fn settings_without_effect_are_noticed() {
-        let mut config = config();
-        config.search_space.min_endpoint = Some(2);
-        config.search_space.router_mode.remove(0);
-        config.search_space.no_admission_control = true;
-        let LoadShape::Concurrency { requests, .. } = config.workload.load else { unreachable!() };
-        config.workload.load = LoadShape::Rate { request_rate: 1.0, arrival: Arrival::default(), requests };
-        let policies = &mut config.search_space.planner_scaling_policy;
-        policies.push(ScalingPolicy::Builtin(SCALING_POLICIES[1].clone()));
-        let notices = plan(config).notices;
-        assert_eq!(notices.len(), 5, "{notices:?}");
-        assert!(notices[0].contains("min_endpoint"));
-        assert!(notices[1].contains("no_admission_control"));
-        // No candidate has prefill workers, and the others of their knobs are at their defaults.
-        assert_eq!(
-            notices[2],
-            "search_space.prefill_max_num_seqs has no effect: no candidate has such workers"
-        );
-        assert!(notices[3].contains("`throughput_180_5`"));
-        assert!(notices[4].contains("every rank has 16384 blocks"));
     }
 }

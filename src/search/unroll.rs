@@ -140,7 +140,11 @@ impl Branch {
         let plan =
             roles.iter().find(|plan| plan.role == bearer).expect("a mode has the role that bears its load");
         let tokens = plan.capacity_tokens(bearer.block_size(&self.config.search_space));
-        KvLoad::new(ratio, tokens, requests.isl, requests.osl).map(Some)
+        let load = KvLoad::new(ratio, tokens, requests.isl, requests.osl)?;
+        match requests.excess(f64::from(load.concurrency)) {
+            Some(excess) => Err(format!("workload.kv_load_ratio {ratio}: {excess}")),
+            None => Ok(Some(load)),
+        }
     }
 
     fn scenario(

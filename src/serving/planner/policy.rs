@@ -34,6 +34,11 @@ pub trait PlanningPolicy: Send {
         None
     }
 
+    /// A problem of that predictor, `field: what is wrong`, in terms of the policy's own fields.
+    fn predictor_problem(&self, problem: &str) -> String {
+        format!("load_predictor.{problem}")
+    }
+
     /// Decides, given what was observed.
     fn plan(&mut self, observation: &Observation) -> Decision;
 

@@ -135,6 +135,10 @@ impl PlanningPolicy for BuiltinPlanner {
         self.config.throughput_scaling.then(|| self.config.predictor.clone())
     }
 
+    fn predictor_problem(&self, problem: &str) -> String {
+        self.fields.predictor_problem(problem)
+    }
+
     fn plan(&mut self, observation: &Observation) -> Decision {
         let now = observation.now;
         let (load_is_due, throughput_is_due) = (self.load_is_due(now), self.throughput_is_due(now));

@@ -265,6 +265,24 @@ impl Fields {
         (seconds.is_finite() && seconds > 0.0).then_some(((seconds * 1e3).round() as u64).max(1))
     }
 
+    /// A problem of the load predictor under the name that the field has here.
+    pub fn predictor_problem(&self, problem: &str) -> String {
+        if matches!(self.load_predictor, Some(Value::Object(_))) {
+            return format!("load_predictor.{problem}");
+        }
+        let (field, rest) = problem.split_once(": ").unwrap_or(("policy", problem));
+        let name = match field {
+            "log1p" => "load_predictor_log1p",
+            "window_size" => "prophet_window_size",
+            "q_level" => "kalman_q_level",
+            "q_trend" => "kalman_q_trend",
+            "r" => "kalman_r",
+            "min_points" => "kalman_min_points",
+            _ => "load_predictor",
+        };
+        format!("{name}: {rest}")
+    }
+
     /// The load predictor by its registered name with its own fields.
     fn predictor(&self) -> PolicyConfig {
         match &self.load_predictor {
