@@ -4,6 +4,8 @@
 //! says something else and cannot act is refused where it is this program's own, and told of where the reference takes it
 //! without a word.
 
+use std::borrow::Cow;
+
 use serde_json::Value as Json;
 
 use super::facts::FactFile;
@@ -32,18 +34,28 @@ pub(super) struct Rule<'k> {
     /// Whether the condition holds.
     pub(super) acts: bool,
     /// What is missing, to go on from "has no effect ".
-    pub(super) missing: &'k str,
+    pub(super) missing: Cow<'k, str>,
     pub(super) verdict: Verdict,
 }
 
 impl<'k> Rule<'k> {
     /// An option that is refused where it cannot act.
-    pub(super) fn refusing(key: &'k str, says_something: bool, acts: bool, missing: &'k str) -> Self {
-        Self { key, says_something, acts, missing, verdict: Verdict::Refuse }
+    pub(super) fn refusing(
+        key: &'k str,
+        says_something: bool,
+        acts: bool,
+        missing: impl Into<Cow<'k, str>>,
+    ) -> Self {
+        Self { key, says_something, acts, missing: missing.into(), verdict: Verdict::Refuse }
     }
 
     /// An option that is told of where it cannot act.
-    pub(super) fn telling(key: &'k str, says_something: bool, acts: bool, missing: &'k str) -> Self {
+    pub(super) fn telling(
+        key: &'k str,
+        says_something: bool,
+        acts: bool,
+        missing: impl Into<Cow<'k, str>>,
+    ) -> Self {
         Self { verdict: Verdict::Tell, ..Self::refusing(key, says_something, acts, missing) }
     }
 
@@ -298,8 +310,10 @@ fn pricing(config: &SmartSearchConfig) -> Vec<Rule<'static>> {
     let is_profile = matches!(space.timing, TimingConfig::Profile(_));
     let disagg = space.deployment_mode.contains(&DeploymentMode::Disagg);
     let sized = space.num_gpu_blocks.is_none();
-    let blocks = "beside `num_gpu_blocks`, given or by default";
-    let memory = |key, mode| Rule::refusing(key, space.deployment_mode.contains(&mode), sized, blocks);
+    let blocks = space.num_gpu_blocks.unwrap_or_default();
+    let blocks = format!("beside `num_gpu_blocks`, which is {blocks}, given or by default");
+    let memory =
+        |key, mode| Rule::refusing(key, space.deployment_mode.contains(&mode), sized, blocks.clone());
     vec![
         Rule::refusing(
             "search_space.backend_version",

@@ -48,7 +48,8 @@ fn deployment_knobs(section: &Section<'_>, space: &mut SearchSpace) {
     section.integer("gpu_budget", 1..=u32::MAX).set(&mut space.gpu_budget);
     space.min_gpu_budget = section.integer("min_gpu_budget", 1..=u32::MAX).optional();
     if let Some(least) = space.min_gpu_budget.filter(|least| *least > space.gpu_budget) {
-        let message = format!("{least} is more than `gpu_budget`, which is {}", space.gpu_budget);
+        let message =
+            format!("`min_gpu_budget: {least}` is more than `gpu_budget`, which is {}", space.gpu_budget);
         section.problem_between(&["gpu_budget", "min_gpu_budget"], message);
     }
     space.min_endpoint = section.integer("min_endpoint", 0..=u32::MAX).optional();
@@ -68,7 +69,7 @@ fn pricing(section: &Section<'_>, space: &mut SearchSpace) {
             if let (Some(of_timing), Some(of_space)) = (&given.backend_version, &space.backend_version)
                 && of_timing != of_space
             {
-                let message = format!("`{of_space}` differs from `timing.backend_version`, `{of_timing}`");
+                let message = format!("`{of_space}` differs from `{of_timing}` in `timing.backend_version`");
                 section.problem_between(&["timing.backend_version", "backend_version"], message);
             }
             TimingConfig::Profile(ProfileConfig {
@@ -169,7 +170,7 @@ fn engine_knobs(section: &Section<'_>, space: &mut SearchSpace) {
     {
         let (prefill, decode) = (space.prefill_block_size, space.decode_block_size);
         let message = format!(
-            "{decode} differs from `prefill_block_size`, {prefill}: KV blocks could not be handed over"
+            "`prefill_block_size: {prefill}` differs from `decode_block_size: {decode}`: KV blocks could not be handed over"
         );
         section.problem_between(&["prefill_block_size", "decode_block_size"], message);
     }

@@ -26,7 +26,7 @@ pub(super) fn scenario_workload(section: &Section<'_>) -> Option<WorkloadConfig>
             origin != Origin::TraceOrList
         });
         let has_ids = |request: &InlineRequest| request.hash_ids.is_some();
-        section.check_inert([Rule::refusing(
+        section.check_inert([Rule::telling(
             "trace_block_size",
             block.trace_block_size != DEFAULT_TRACE_BLOCK_SIZE,
             requests.as_ref().is_none_or(|requests| requests.iter().any(has_ids)),

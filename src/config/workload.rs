@@ -259,10 +259,12 @@ impl SyntheticRequests {
 
     /// Why so much load is more than can be generated, if it is.
     pub fn excess(&self, load: f64) -> Option<String> {
-        let all = f64::from(self.count(load)) * f64::from(self.turns_per_session);
+        let sessions = (self.num_request_ratio * load).round_ties_even().max(1.0);
+        let all = sessions * f64::from(self.turns_per_session);
         let most = Self::MOST;
         (all > f64::from(most)).then(|| {
-            format!("{all:.0} requests in all are too many: at most {most} can be replayed (sessions times `turns_per_session`)")
+            let all = if all < 1e15 { format!("{all:.0}") } else { format!("{all:e}") };
+            format!("{all} requests in all are too many: at most {most} can be replayed (sessions times `turns_per_session`)")
         })
     }
 

@@ -59,7 +59,7 @@ fn searches_load_to_themselves() {
         (
             SEARCH,
             vec![
-                "sweep={sampler: {policy: mine, x: 1}, exhaustive: true, max_eval_seconds: null, fidelity: \
+                "sweep={sampler: {policy: mine, x: 1}, max_eval_seconds: null, fidelity: \
                        {fractions: [0.1, 0.3], keep: 0.5}}",
             ],
         ),

@@ -239,7 +239,7 @@ fn policies_keep_their_fields_and_their_place() {
         (router.policy.as_str(), &router.fields["router_temperature"]),
         ("kv_router", &serde_json::json!(0.5))
     );
-    assert_eq!(router.location, "folder/test.yaml:4: deployment.router");
+    assert_eq!(router.location, "deployment.router");
     let planner = crate::config::scenario(&["deployment.planner={max_gpu_budget: 4}"]).deployment.planner;
     let planner = planner.expect("is there");
     assert_eq!(

@@ -176,7 +176,7 @@ fn measured_passes_price_a_scenario() {
     place.run(&["profiles", "check", "few.csv"]).refusing(&words);
     place
         .run(&["replay", "scenario.yaml", "--set", "deployment.agg.timing={model: grid, path: no.csv}"])
-        .refusing(&["scenario.yaml", "no.csv"]);
+        .refusing(&["--set deployment.agg.timing=", ": deployment.agg.timing.path: no.csv: cannot be read"]);
     place.write("bad.csv", "batch,context_tokens,latency_ms\n1,x,1\n1,1,-1\n");
     place
         .run(&["profiles", "check", "bad.csv"])

@@ -316,7 +316,7 @@ fn stickiness_without_anybody_who_returns_is_remarked() {
         );
         Workplace::with("scenario.yaml", &text).run(&["replay", "scenario.yaml"]).ending(0).stderr
     };
-    let remark = "scenario.yaml: warning: deployment.router: no session has a second turn";
+    let remark = "scenario.yaml:1: warning: deployment.router: no session has a second turn";
     assert!(said(1).contains(remark), "{}", said(1));
     assert!(!said(2).contains("second turn"), "{}", said(2));
 }

@@ -196,15 +196,18 @@ sweep: {sampler: oracle}
 ";
     let place = Workplace::with("search.yaml", asks_too_much);
     place.run(&["search", "search.yaml", "--output-dir", "out"]).refusing(&[
-        "search.yaml: search_space.model_name: model `a/model` is not known",
-        "search.yaml: search_space.num_g2_blocks: ",
-        "search.yaml: sweep.sampler: ",
+        "search.yaml:2: search_space.model_name: model `a/model` is not known",
+        "search.yaml:5: search_space.num_g2_blocks: ",
+        "search.yaml:8: sweep.sampler: ",
     ]);
     place.write("search.yaml", ROUTERS);
     place.run(&["search", "search.yaml", "--resume"]).refusing(&["--output-dir"]);
     place
         .run(&["search", "search.yaml", "--set", "search_space.router_mode=[round_robin, dice]"])
-        .refusing(&["search.yaml: search_space.router_mode: \"dice\"", "round_robin"]);
+        .refusing(&[
+            "--set search_space.router_mode=[round_robin, dice]: search_space.router_mode[1].policy: unknown router `dice`",
+            "round_robin",
+        ]);
     place
         .run(&["search", "search.yaml", "--set", "search_space.parallel_configs=[{tp: 3}]"])
         .refusing(&["search_space.parallel_configs[0]", "3 GPUs"]);
@@ -242,7 +245,12 @@ fn settings_without_effect_are_noted_unless_quiet() {
     let place = Workplace::with("search.yaml", &three_points());
     let set = ["search", "search.yaml", "--set", "search_space.min_endpoint=1"];
     let loud = place.run(&set).ending(0);
-    assert!(loud.stderr.contains("search_space.min_endpoint has no effect"), "{}", loud.stderr);
+    assert!(
+        loud.stderr
+            .contains("--set search_space.min_endpoint=1: note: search_space.min_endpoint: has no effect"),
+        "{}",
+        loud.stderr
+    );
     assert!(loud.stderr.contains("3 points, seed 1"), "{}", loud.stderr);
     let quiet = place.run(&[&set[..], &["--quiet"]].concat()).ending(0);
     assert_eq!((quiet.stderr.as_str(), quiet.stdout), ("", loud.stdout));

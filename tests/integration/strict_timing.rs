@@ -45,7 +45,7 @@ fn replay<'a>(sets: &[&'a str]) -> Vec<&'a str> {
 fn a_replay_may_insist_on_sound_prices() {
     let place = Workplace::with("scenario.yaml", SCENARIO);
     let suspect =
-        ["scenario.yaml: --strict-timing: deployment.agg.timing", "m25_fp8_h200_vllm024", "are suspect"];
+        ["scenario.yaml:7: --strict-timing: deployment.agg.timing", "m25_fp8_h200_vllm024", "are suspect"];
     place.run(&replay(&[])).refusing(&suspect);
     let sound = ["deployment.agg.engine.backend=sglang"];
     place.run(&replay(&sound)).ending(0);
