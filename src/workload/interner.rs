@@ -55,6 +55,11 @@ impl Interner {
         number
     }
 
+    /// The id that has a number.
+    pub(super) fn name(&self, number: u32) -> u64 {
+        self.names[number as usize]
+    }
+
     /// The ids by their numbers.
     pub(super) fn into_names(self) -> Vec<u64> {
         self.names

@@ -7,6 +7,7 @@
 //! | `input_length` | `input_tokens` | prompt tokens; without it, the blocks of `hash_ids` in full |
 //! | `output_length` | `output_tokens` | output tokens; required |
 //! | `hash_ids` | | content of consecutive blocks of the prompt, exact to 64 bits; without them the prompt shares nothing |
+//! | `hash_id_scope` | | `local` where ids mean something within their session only; `global` otherwise, which needs not be said |
 //! | `session_id` | | rows of one session are its turns, in file order; each prompt is given in full |
 //! | `request_id` | | a name for the report |
 //! | `terminal_ms` | | when the request ended, in the rows of a replay: the next turn's think time began then |
@@ -17,6 +18,7 @@
 mod blocks;
 pub(super) mod number;
 mod row;
+mod scope;
 mod syntax;
 #[cfg(test)]
 mod tests;
@@ -27,6 +29,7 @@ use std::io::{self, BufRead};
 use self::blocks::FittingSizes;
 use self::number::Scalar;
 use self::row::{Key, RawRow, Sink};
+use self::scope::LocalIds;
 pub use self::write::{Inexpressible, write};
 use super::assembly::{Assembly, Chunks, Draft, Ending, InputKind, Pacing, TimeFields};
 use super::input::{Line, Lines, unpacked};
@@ -90,6 +93,7 @@ struct Reader<'o> {
     assembly: Assembly,
     chunk_ids: Vec<u32>,
     interner: Interner,
+    local_ids: LocalIds,
     problems: Problems,
     ledger: Ledger,
     fitting: FittingSizes,
@@ -108,6 +112,7 @@ impl<'o> Reader<'o> {
             assembly: Assembly::new(options.pacing, fields),
             chunk_ids: Vec::new(),
             interner: Interner::default(),
+            local_ids: LocalIds::default(),
             problems: Problems::default(),
             ledger: Ledger::default(),
             fitting: FittingSizes::all(),
@@ -184,6 +189,14 @@ impl<'o> Reader<'o> {
                 return;
             }
         };
+        self.local_ids.take(
+            row.hash_id_scope,
+            row.session_id.as_deref(),
+            &mut self.chunk_ids[first_chunk..],
+            &self.interner,
+            place,
+            &mut self.problems,
+        );
         let draft = self.check(&row, first_chunk, text, place);
         match draft {
             Some(draft) if self.problems.total() == problems_before => {
@@ -335,7 +348,8 @@ impl<'o> Reader<'o> {
         if self.misfits > 0 {
             self.problems.hint(self.fitting.advice());
         }
-        let chunks = Chunks { ids: self.chunk_ids, names: self.interner.into_names() };
+        self.local_ids.check(&mut self.problems);
+        let chunks = Chunks { ids: self.chunk_ids, names: self.local_ids.into_names(self.interner) };
         let ending = Ending {
             origin: &self.options.origin,
             strict: self.options.strict,

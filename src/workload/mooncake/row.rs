@@ -33,11 +33,12 @@ pub(super) enum Key {
     StrictPriority,
     PolicyClass,
     TerminalMs,
+    HashIdScope,
     Unknown,
 }
 
 /// Every name with its key.
-const NAMES: [(&str, Key); 17] = [
+const NAMES: [(&str, Key); 18] = [
     ("timestamp", Key::Timestamp),
     ("created_time", Key::CreatedTime),
     ("arrival_ms", Key::ArrivalMs),
@@ -55,7 +56,18 @@ const NAMES: [(&str, Key); 17] = [
     ("strict_priority", Key::StrictPriority),
     ("policy_class", Key::PolicyClass),
     ("terminal_ms", Key::TerminalMs),
+    ("hash_id_scope", Key::HashIdScope),
 ];
+
+/// Where the ids of a row mean the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum HashIdScope {
+    /// In the whole trace.
+    #[default]
+    Global,
+    /// Within the session of the row.
+    Local,
+}
 
 impl Key {
     fn of(name: &str) -> Self {
@@ -93,6 +105,7 @@ pub(super) struct RawRow<'de> {
     pub(super) output_length: Aliased<u32>,
     pub(super) session_id: Option<Cow<'de, str>>,
     pub(super) request_id: Option<Cow<'de, str>>,
+    pub(super) hash_id_scope: HashIdScope,
     /// When the request ended, in rows that a replay wrote.
     pub(super) terminal_ms: Option<f64>,
     /// Number of `output_token_ids`.
@@ -226,6 +239,14 @@ impl Sink<'_> {
                 Scalar::Text(_) => self.unused(key, Ok(())),
                 other => self.unused(key, Err(format!("{other} is not a string"))),
             },
+            Key::HashIdScope => {
+                let scope = match &value {
+                    Scalar::Text(text) if text == "global" => Ok(HashIdScope::Global),
+                    Scalar::Text(text) if text == "local" => Ok(HashIdScope::Local),
+                    other => Err(format!("{other} is neither \"global\" nor \"local\"")),
+                };
+                row.hash_id_scope = self.good(key, scope).unwrap_or_default();
+            }
             Key::HashIds | Key::OutputTokenIds | Key::Unknown => {}
         }
     }

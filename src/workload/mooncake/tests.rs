@@ -275,6 +275,34 @@ fn fields_without_effect_are_checked_and_counted() {
 }
 
 #[test]
+fn ids_of_a_session_are_no_ids_of_another() {
+    let row = |session: &str, ids: &str, scope: &str| {
+        format!(
+            "{{\"timestamp\": 0, \"session_id\": \"{session}\", \"output_length\": 2, \"hash_ids\": {ids}{scope}}}\n"
+        )
+    };
+    let local = ", \"hash_id_scope\": \"local\"";
+    let text = [row("a", "[0, 1]", local), row("b", "[0, 7]", local), row("a", "[0, 1, 2]", local)].concat();
+    let loaded = accept(&text, &options());
+    assert_eq!(loaded.workload.chunk_ids, [0, 1, 2, 3, 0, 1, 4]);
+    assert_eq!(loaded.workload.chunk_names, [0, 1, 2, 3, 4]);
+    assert_eq!(loaded.warnings, []);
+    // An export keeps them apart.
+    let mut exported = Vec::new();
+    write(&loaded.workload, &mut exported).unwrap().unwrap();
+    let again = read(&exported[..], &options()).unwrap();
+    assert_eq!((again.workload.chunk_ids.len(), again.workload.chunk_names.len()), (7, 5));
+
+    let mixed = [row("a", "[0]", local), row("b", "[0]", ", \"hash_id_scope\": \"global\"")].concat();
+    let message = refusal(&mixed, &options());
+    assert!(message.contains("hash_id_scope: the ids of line 1 belong to their session"), "{message}");
+    let message = refusal(&row("a", "[0]", ", \"hash_id_scope\": \"session\""), &options());
+    assert!(message.contains("\"session\" is neither \"global\" nor \"local\""), "{message}");
+    let alone = "{\"timestamp\": 0, \"output_length\": 2, \"hash_ids\": [1], \"hash_id_scope\": \"local\"}";
+    assert!(refusal(alone, &options()).contains("has no session_id"));
+}
+
+#[test]
 fn only_the_first_rows_are_read_when_so_many_are_wanted() {
     let text = "{\"timestamp\": 0, \"output_length\": 1, \"hash_ids\": [1]}\n\n".repeat(5) + "not a row";
     let loaded = accept(&text, &Options { max_requests: Some(3), ..options() });
