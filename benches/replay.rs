@@ -37,8 +37,8 @@ fn block_size(scenario: &Scenario) -> u32 {
 fn requests(scenario: &Scenario) -> Arc<Workload> {
     use spica::config::scenario::WorkloadSource;
     let mut trace = match &scenario.workload.source {
-        WorkloadSource::Trace { path, .. } => {
-            Some(std::io::BufReader::new(std::fs::File::open(path).expect("the trace can be opened")))
+        WorkloadSource::Trace(trace) => {
+            Some(std::io::BufReader::new(std::fs::File::open(&trace.path).expect("the trace can be opened")))
         }
         _ => None,
     };

@@ -242,7 +242,7 @@ fn replay_all(
 ) -> Result<Vec<Option<Vec<f64>>>, Failure> {
     let workload = plan.config.workload.of_trial(None).ok_or("the load is not fixed")?;
     let mut trace = match &workload.source {
-        WorkloadSource::Trace { path, .. } => Some(BufReader::new(File::open(path)?)),
+        WorkloadSource::Trace(trace) => Some(BufReader::new(File::open(&trace.path)?)),
         _ => None,
     };
     let reader = trace.as_mut().map(|trace| trace as &mut dyn BufRead);

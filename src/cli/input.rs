@@ -7,10 +7,11 @@ use std::sync::Arc;
 
 use super::console::Console;
 use super::failure::Failure;
-use crate::config::scenario::WorkloadConfig;
+use crate::config::scenario::{WorkloadConfig, WorkloadSource};
 use crate::config::{Loaded, Override};
 use crate::run;
 use crate::search::{Plan, Requests};
+use crate::workload::formats::Format;
 use crate::workload::{Warning, Workload};
 
 /// Reads and validates a configuration file, and passes on what in it has no effect.
@@ -40,6 +41,7 @@ pub(super) fn load_workload(
     console: Console,
 ) -> Result<Arc<Workload>, Failure> {
     let loaded = run::load_workload(config, block_size).map_err(Failure::input)?;
+    name_format(config, console);
     pass_on(&loaded.warnings, console);
     Ok(Arc::new(loaded.workload))
 }
@@ -47,8 +49,21 @@ pub(super) fn load_workload(
 /// The same for all candidates of a search.
 pub(super) fn load_requests(plan: &Plan, console: Console) -> Result<Requests, Failure> {
     let (requests, warnings) = run::load_requests(plan).map_err(Failure::input)?;
+    if let Some(workload) = plan.config.workload.of_trial(None) {
+        name_format(&workload, console);
+    }
     pass_on(&warnings, console);
     Ok(requests)
+}
+
+/// Says as what a trace was read, where that is not this program's own form.
+fn name_format(config: &WorkloadConfig, console: Console) {
+    if let WorkloadSource::Trace(trace) = &config.source
+        && let Some(format) = Format::of(trace.format)
+    {
+        let path = trace.path.display();
+        console.note(format!("{path}: {}", format.reading(trace.rate.map(|rate| rate.request_rate))));
+    }
 }
 
 fn pass_on(warnings: &[Warning], console: Console) {

@@ -41,7 +41,7 @@ pub(super) fn replay(
     let sound = timing.strict_timing.then(|| doubts(&places, &scenario)).transpose();
     let workload = load_workload(&scenario.workload, deployment.block_size(), console);
     let workload = workload.map_err(|failure| {
-        let is_file = matches!(scenario.workload.source, WorkloadSource::Trace { .. });
+        let is_file = matches!(scenario.workload.source, WorkloadSource::Trace(_));
         about_workload(&places, is_file, failure)
     });
     Failure::first_or_all([known.err(), sound.err(), workload.as_ref().err().cloned()])?;
@@ -61,7 +61,7 @@ pub(super) fn plan(config: SmartSearchConfig, places: &Places, registry: &Regist
     let planners = space.planner_scaling_policy.iter().filter_map(|policy| policy.registered());
     let mut problems = policy_problems(space.router_mode.iter(), planners, &space.deployment_mode, registry);
     let trace = match &config.workload.load {
-        LoadShape::Trace(trace) => open_file(&trace.path).err(),
+        LoadShape::Trace(trace) => open_file(&trace.source.path).err(),
         _ => None,
     };
     problems.extend(trace.map(|failure| format!("workload.trace_path: {}", failure.message)));

@@ -111,11 +111,7 @@ fn load_foreign(
     let loaded = formats::read(format, sources.collect(), &options).map_err(|errors| {
         Failure::input(errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
     })?;
-    let times = match options.rate {
-        Some((rate, _)) => format!("{rate} requests per second as asked for"),
-        None => format!("time stamps from {}, the earliest becomes 0", format.times()),
-    };
-    console.note(format!("read as {}: {times}", format.name()));
+    console.note(format.reading(options.rate.map(|(rate, _)| rate)));
     Ok(loaded)
 }
 

@@ -26,6 +26,7 @@ pub mod scenario;
 pub mod schema;
 pub mod search;
 mod timing;
+mod trace;
 mod tree;
 mod value;
 mod workload;

@@ -3,11 +3,11 @@
 use super::presets::PredictorFamily;
 use super::scenario::{
     Backend, DeploymentMode, KvEvictionPolicy, KvTransferTiming, LinkSharing, MixedPasses, PoolName,
-    PreemptionMode, SglangSchedulePolicy, TraceTimeUnit, ZeroOutput,
+    PreemptionMode, SglangSchedulePolicy, TraceFormat, TraceTimeUnit, ZeroOutput,
 };
 use super::search::OptimizationTarget;
 use super::value::{Named, name_of};
-use super::workload_form::{ArrivalKind, TraceFormat};
+use super::workload_form::ArrivalKind;
 
 impl Named for DeploymentMode {
     const NAMES: &'static [(&'static str, Self)] = &[("disagg", Self::Disagg), ("agg", Self::Agg)];
@@ -66,7 +66,17 @@ impl Named for ZeroOutput {
 }
 
 impl Named for TraceFormat {
-    const NAMES: &'static [(&'static str, Self)] = &[("mooncake", Self::Mooncake)];
+    const NAMES: &'static [(&'static str, Self)] = &[
+        ("mooncake", Self::Mooncake),
+        ("dynamo", Self::Dynamo),
+        ("azure", Self::Azure),
+        ("splitwise", Self::Splitwise),
+        ("burstgpt", Self::BurstGpt),
+        ("llmservingsim", Self::LlmServingSim),
+        ("lengths", Self::Lengths),
+        ("vllm", Self::Vllm),
+        ("aiperf", Self::Aiperf),
+    ];
 }
 
 impl Named for ArrivalKind {

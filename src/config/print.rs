@@ -91,8 +91,8 @@ impl Scenario {
             rebase_timing(&mut pool.timing, folder);
         }
         rebase_facts(&mut scenario.facts, folder);
-        if let WorkloadSource::Trace { path, .. } = &mut scenario.workload.source {
-            *path = rebased(path, folder);
+        if let WorkloadSource::Trace(trace) = &mut scenario.workload.source {
+            trace.path = rebased(&trace.path, folder);
         }
         scenario
     }
@@ -116,7 +116,7 @@ impl SmartSearchConfig {
         rebase_timing(&mut search.search_space.timing, folder);
         rebase_facts(&mut search.facts, folder);
         if let LoadShape::Trace(trace) = &mut search.workload.load {
-            trace.path = rebased(&trace.path, folder);
+            trace.source.path = rebased(&trace.source.path, folder);
         }
         search
     }

@@ -1,15 +1,17 @@
 //! Reads the `workload:` block, of a scenario or of a search.
 
+use std::path::PathBuf;
+
 use super::inert::Rule;
 use super::numbers::Limit;
 use super::reader::Section;
 use super::scenario::{
-    Arrival, ArrivalProcess, InlineRequest, TraceTimeUnit, WorkloadConfig, WorkloadSource, ZeroOutput,
+    Arrival, ArrivalProcess, InlineRequest, TraceFormat, TraceRate, TraceSource, TraceTimeUnit,
+    WorkloadConfig, WorkloadSource, ZeroOutput,
 };
 use super::search::{KvLoadRatio, LoadShape, SearchTrace, SearchWorkload, SyntheticRequests};
 use super::value::Value;
-use super::workload::DEFAULT_TRACE_BLOCK_SIZE;
-use super::workload_form::{ArrivalKind, TraceFormat};
+use super::workload_form::ArrivalKind;
 
 /// Keys of generated requests only, beside the loads.
 const OF_SYNTHETIC: [&str; 3] = ["isl", "osl", "num_request_ratio"];
@@ -28,7 +30,7 @@ pub(super) fn scenario_workload(section: &Section<'_>) -> Option<WorkloadConfig>
         let has_ids = |request: &InlineRequest| request.hash_ids.is_some();
         section.check_inert([Rule::telling(
             "trace_block_size",
-            block.trace_block_size != DEFAULT_TRACE_BLOCK_SIZE,
+            block.trace_block_size != block.format.usual_block_size(),
             requests.as_ref().is_none_or(|requests| requests.iter().any(has_ids)),
             "without `hash_ids` in `requests`",
         )]);
@@ -85,8 +87,10 @@ impl Kind {
 /// The keys that every shape of load reads alike, with their defaults.
 struct Block<'s, 'a> {
     section: &'s Section<'a>,
+    format: TraceFormat,
     trace_block_size: u32,
     trace_time_unit: TraceTimeUnit,
+    trace_sessions: bool,
     max_requests: Option<u32>,
     zero_output: ZeroOutput,
     arrival_speedup_ratio: f64,
@@ -109,11 +113,14 @@ enum Origin {
 
 impl<'s, 'a> Block<'s, 'a> {
     fn read(section: &'s Section<'a>) -> Self {
-        section.choice::<TraceFormat>("trace_format").or(TraceFormat::Mooncake);
+        let format = section.choice("trace_format").or(TraceFormat::Mooncake);
+        let usual = TraceSource::new(PathBuf::new(), format);
         Self {
             section,
-            trace_block_size: section.integer("trace_block_size", 1..=u32::MAX).or(DEFAULT_TRACE_BLOCK_SIZE),
-            trace_time_unit: section.choice("trace_time_unit").or(TraceTimeUnit::Ms),
+            format,
+            trace_block_size: section.integer("trace_block_size", 1..=u32::MAX).or(usual.block_size),
+            trace_time_unit: section.choice("trace_time_unit").or(usual.time_unit),
+            trace_sessions: section.boolean("trace_sessions").or(false),
             max_requests: section.integer("max_requests", 1..=u32::MAX).optional(),
             zero_output: section.choice("zero_output").or(ZeroOutput::Drop),
             arrival_speedup_ratio: section.float("arrival_speedup_ratio", Limit::Positive).or(1.0),
@@ -129,14 +136,21 @@ impl<'s, 'a> Block<'s, 'a> {
 
     /// Looks for keys that would have no effect, those of `inert` origins.
     fn refuse(&self, missing: &str, inert: impl Fn(Origin) -> bool) {
+        // Arrivals are made up for a trace that has none, too.
+        let arrival_of = if self.makes_arrivals() { Origin::Trace } else { Origin::Synthetic };
         let keys = [
-            ("trace_block_size", Origin::TraceOrList, self.trace_block_size != DEFAULT_TRACE_BLOCK_SIZE),
+            (
+                "trace_block_size",
+                Origin::TraceOrList,
+                self.trace_block_size != self.format.usual_block_size(),
+            ),
             ("arrival_speedup_ratio", Origin::TraceOrList, self.arrival_speedup_ratio != 1.0),
             ("trace_time_unit", Origin::Trace, self.trace_time_unit != TraceTimeUnit::Ms),
+            ("trace_sessions", Origin::Trace, self.trace_sessions),
             ("max_requests", Origin::Trace, self.max_requests.is_some()),
             ("zero_output", Origin::Trace, self.zero_output != ZeroOutput::Drop),
             ("strict", Origin::Trace, self.strict),
-            ("arrival", Origin::Synthetic, self.arrival != Arrival::default()),
+            ("arrival", arrival_of, self.arrival != Arrival::default()),
             ("shared_prefix_ratio", Origin::Synthetic, self.shared_prefix_ratio != 0.0),
             ("num_prefix_groups", Origin::Synthetic, self.num_prefix_groups != 0),
             ("turns_per_session", Origin::Synthetic, self.turns_per_session != 1),
@@ -149,6 +163,11 @@ impl<'s, 'a> Block<'s, 'a> {
         // The reference takes it beside any workload, and ignores it.
         let format = self.section.has("trace_format");
         self.section.check_inert([Rule::telling("trace_format", format, !inert(Origin::Trace), missing)]);
+    }
+
+    /// Whether a trace is given for which arrivals are made up.
+    fn makes_arrivals(&self) -> bool {
+        self.section.has("trace_path") && self.format.takes_rate() && self.section.has("request_rate")
     }
 
     fn search_workload(&self, kind: Kind) -> Option<SearchWorkload> {
@@ -168,20 +187,85 @@ impl<'s, 'a> Block<'s, 'a> {
     fn trace(&self, kind: Kind) -> Option<LoadShape> {
         let section = self.section;
         let path = section.read("trace_path", |value| value.path()).required();
-        for key in OF_SYNTHETIC.iter().chain(kind.loads()).filter(|key| section.has(key)) {
+        let takes_rate = self.format.takes_rate();
+        let of_others = |key: &&&'static str| section.has(key) && !(takes_rate && **key == "request_rate");
+        for key in OF_SYNTHETIC.iter().chain(kind.loads()).filter(of_others) {
             section.problem(key, "is for generated requests and is given beside `trace_path`");
         }
         self.refuse("on a trace: it is for generated requests", |origin| origin == Origin::Synthetic);
+        self.check_form();
         self.check_pace();
+        let rate = if takes_rate { self.rate() } else { None };
         Some(LoadShape::Trace(SearchTrace {
-            path: path?,
-            block_size: self.trace_block_size,
-            time_unit: self.trace_time_unit,
-            max_requests: self.max_requests,
+            source: TraceSource {
+                path: path?,
+                format: self.format,
+                block_size: self.trace_block_size,
+                time_unit: self.trace_time_unit,
+                sessions: self.trace_sessions,
+                rate,
+                max_requests: self.max_requests,
+            },
             arrival_speedup_ratio: self.arrival_speedup_ratio,
             replay_concurrency: self.replay_concurrency,
             zero_output: self.zero_output,
         }))
+    }
+
+    /// Looks for keys that mean nothing in the form of the trace.
+    fn check_form(&self) {
+        let usual = TraceSource::new(PathBuf::new(), self.format);
+        let without = |what: &str| format!("with this `trace_format`, which {what}");
+        let format = self.format;
+        self.section.check_inert([
+            Rule::refusing(
+                "trace_block_size",
+                self.trace_block_size != usual.block_size,
+                format.has_block_size(),
+                without("has no blocks or says itself how long they are"),
+            ),
+            Rule::refusing(
+                "trace_time_unit",
+                self.trace_time_unit != usual.time_unit,
+                format.usual_time_unit().is_some(),
+                without("has no time stamps or says itself what they count"),
+            ),
+            Rule::refusing(
+                "trace_sessions",
+                self.trace_sessions,
+                format.has_optional_sessions(),
+                without("has no sessions or always keeps them"),
+            ),
+        ]);
+    }
+
+    /// Arrivals are drawn in some processes only.
+    fn seed_rule(&self) -> Rule<'static> {
+        Rule::refusing(
+            "arrival.seed",
+            self.section.has("request_rate") && self.arrival.seed != Arrival::default().seed,
+            matches!(self.arrival.process, ArrivalProcess::Poisson | ArrivalProcess::Gamma { .. }),
+            "without `process: poisson` or `gamma`: nothing else is drawn",
+        )
+    }
+
+    /// The made-up arrivals of a trace that may be without time stamps.
+    fn rate(&self) -> Option<TraceRate> {
+        let section = self.section;
+        section.check_inert([self.seed_rule()]);
+        let request_rate = section.float("request_rate", Limit::Positive).optional();
+        if request_rate.is_some() && self.replay_concurrency.is_some() {
+            section
+                .problem("request_rate", "is given beside `replay_concurrency`, which ignores arrival times");
+        }
+        if self.format == TraceFormat::Lengths
+            && !section.has("request_rate")
+            && self.replay_concurrency.is_none()
+        {
+            let message = "`trace_format: lengths` has no time stamps: give a `request_rate`, or a `replay_concurrency`";
+            section.own_problem(message);
+        }
+        Some(TraceRate { request_rate: request_rate?, arrival: self.arrival })
     }
 
     fn synthetic(&self, kind: Kind) -> Option<LoadShape> {
@@ -271,12 +355,7 @@ impl<'s, 'a> Block<'s, 'a> {
                 section.has("request_rate"),
                 "without `request_rate`: a closed loop makes its own arrivals",
             ),
-            Rule::refusing(
-                "arrival.seed",
-                section.has("request_rate") && self.arrival.seed != Arrival::default().seed,
-                matches!(self.arrival.process, ArrivalProcess::Poisson | ArrivalProcess::Gamma { .. }),
-                "without `process: poisson` or `gamma`: nothing else is drawn",
-            ),
+            self.seed_rule(),
             Rule::refusing(
                 "shared_prefix_ratio",
                 self.shared_prefix_ratio > 0.0,

@@ -11,9 +11,9 @@ pub use super::pool::{
     SglangOptions, SglangSchedulePolicy,
 };
 pub use super::timing::{GridConfig, MeasuredFile, MixedPasses, ProfileConfig, RooflineConfig, TimingConfig};
+pub use super::trace::{TraceFormat, TraceRate, TraceSource, TraceTimeUnit};
 pub use super::workload::{
-    Arrival, ArrivalProcess, InlineRequest, Synthetic, TraceTimeUnit, WorkloadConfig, WorkloadSource,
-    ZeroOutput,
+    Arrival, ArrivalProcess, InlineRequest, Synthetic, WorkloadConfig, WorkloadSource, ZeroOutput,
 };
 
 /// One deployment under one workload.

@@ -1,10 +1,9 @@
 //! The traffic of a scenario and of a search, and how the one follows from the other.
 
-use std::path::PathBuf;
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::trace::TraceSource;
 use super::workload_form::WorkloadForm;
 
 /// What is asked of the deployment: exactly one load shape.
@@ -26,17 +25,8 @@ pub struct WorkloadConfig {
 /// Where requests come from.
 #[derive(Clone, Debug, PartialEq)]
 pub enum WorkloadSource {
-    /// A Mooncake JSONL file, plain or gzip.
-    Trace {
-        /// The file, already resolved against the configuration's folder.
-        path: PathBuf,
-        /// Tokens that one hash id stands for.
-        block_size: u32,
-        /// Unit of its time stamps.
-        time_unit: TraceTimeUnit,
-        /// Only the first rows, when set.
-        max_requests: Option<u32>,
-    },
+    /// A file, plain or gzip.
+    Trace(TraceSource),
     /// Generated requests, all of one size.
     Synthetic(Synthetic),
     /// Requests written out in the scenario.
@@ -130,16 +120,6 @@ pub struct InlineRequest {
     pub dp_rank: Option<u32>,
 }
 
-/// Unit of a trace's time stamps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum TraceTimeUnit {
-    /// Milliseconds.
-    Ms,
-    /// Seconds.
-    S,
-}
-
 /// What becomes of file rows that ask for no output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -193,14 +173,8 @@ pub enum LoadShape {
 /// The trace of a search.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SearchTrace {
-    /// The file, already resolved against the configuration's folder.
-    pub path: std::path::PathBuf,
-    /// Tokens that one hash id stands for.
-    pub block_size: u32,
-    /// Unit of its time stamps.
-    pub time_unit: TraceTimeUnit,
-    /// Only the first rows, when set.
-    pub max_requests: Option<u32>,
+    /// The file and how it is read.
+    pub source: TraceSource,
     /// Arrivals and think times of an open loop are divided by this: 2 means twice the traffic.
     pub arrival_speedup_ratio: f64,
     /// Closed loop: sessions in flight at most; time stamps are then ignored.
@@ -274,18 +248,10 @@ impl SyntheticRequests {
     }
 }
 
-/// Tokens that one hash id of a trace stands for, unless the configuration says otherwise.
-pub(super) const DEFAULT_TRACE_BLOCK_SIZE: u32 = 512;
-
 fn of_trial(workload: &SearchWorkload, concurrency: Option<u32>) -> Option<WorkloadConfig> {
     let (source, cap, speedup, zero_output) = match &workload.load {
         LoadShape::Trace(trace) => {
-            let source = WorkloadSource::Trace {
-                path: trace.path.clone(),
-                block_size: trace.block_size,
-                time_unit: trace.time_unit,
-                max_requests: trace.max_requests,
-            };
+            let source = WorkloadSource::Trace(trace.source.clone());
             (source, trace.replay_concurrency, trace.arrival_speedup_ratio, trace.zero_output)
         }
         LoadShape::Rate { request_rate, arrival, requests } => {

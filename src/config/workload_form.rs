@@ -6,28 +6,35 @@ use std::path::PathBuf;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
 
+use super::trace::{TraceFormat, TraceRate, TraceTimeUnit};
 use super::workload::{
     Arrival, InlineRequest, KvLoadRatio, LoadShape, SearchTrace, SearchWorkload, Synthetic,
-    SyntheticRequests, TraceTimeUnit, WorkloadConfig, WorkloadSource, ZeroOutput,
+    SyntheticRequests, WorkloadConfig, WorkloadSource, ZeroOutput,
 };
 
 /// The `workload:` block as files write it: one mapping for every shape of load.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub(super) struct WorkloadForm {
-    /// A Mooncake JSONL file, plain or gzip; its presence makes the workload a trace.
+    /// A file, plain or gzip; its presence makes the workload a trace.
     #[serde(skip_serializing_if = "Option::is_none")]
     trace_path: Option<PathBuf>,
-    /// How the trace is written.
+    /// How the trace is written: `mooncake` unless given.
     #[serde(skip_serializing_if = "Option::is_none")]
     trace_format: Option<TraceFormat>,
-    /// Tokens that one hash id stands for: 512 unless given.
+    /// Tokens that one hash id stands for: 512 unless given. With `llmservingsim`, tokens of the blocks that token ids are
+    /// put into: 16 unless given.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     trace_block_size: Option<u32>,
-    /// Unit of the trace's time stamps: `ms` unless given.
+    /// Unit of the trace's time stamps, where that can be in doubt: unless given, `ms` with `mooncake` and `s` with
+    /// `splitwise`, `burstgpt` and `vllm`.
     #[serde(skip_serializing_if = "Option::is_none")]
     trace_time_unit: Option<TraceTimeUnit>,
+    /// Takes the rows of a session (`dynamo`, `burstgpt`, `aiperf`) as turns that wait for each other, instead of letting each
+    /// arrive when it did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trace_sessions: Option<bool>,
     /// Only the first rows of the trace.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
@@ -51,7 +58,7 @@ pub(super) struct WorkloadForm {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     osl: Option<u32>,
-    /// Generated requests per second, in an open loop.
+    /// Requests per second, in an open loop: of generated requests, or of a trace without time stamps.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("exclusiveMinimum" = 0.0))]
     request_rate: Option<f64>,
@@ -66,7 +73,7 @@ pub(super) struct WorkloadForm {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("exclusiveMinimum" = 0.0))]
     num_request_ratio: Option<f64>,
-    /// How generated arrivals of an open loop are spread: evenly unless given.
+    /// How the arrivals of a `request_rate` are spread: evenly unless given.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<ArrivalForm>")]
     arrival: Option<Arrival>,
@@ -92,14 +99,6 @@ pub(super) struct WorkloadForm {
     /// Turns every repair and drop of the input into a refusal.
     #[schemars(default)]
     strict: bool,
-}
-
-/// How a trace is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum TraceFormat {
-    /// One JSON object per line, with the keys of the Mooncake traces.
-    Mooncake,
 }
 
 /// The `arrival:` block as files write it.
@@ -159,17 +158,12 @@ impl From<SearchWorkload> for WorkloadForm {
 impl From<WorkloadConfig> for WorkloadForm {
     fn from(workload: WorkloadConfig) -> Self {
         let form = match workload.source {
-            WorkloadSource::Trace { path, block_size, time_unit, max_requests } => {
-                Self::of_trace(SearchTrace {
-                    path,
-                    block_size,
-                    time_unit,
-                    max_requests,
-                    arrival_speedup_ratio: workload.arrival_speedup_ratio,
-                    replay_concurrency: workload.concurrency,
-                    zero_output: workload.zero_output,
-                })
-            }
+            WorkloadSource::Trace(source) => Self::of_trace(SearchTrace {
+                source,
+                arrival_speedup_ratio: workload.arrival_speedup_ratio,
+                replay_concurrency: workload.concurrency,
+                zero_output: workload.zero_output,
+            }),
             WorkloadSource::Synthetic(synthetic) => Self::of_synthetic(&synthetic, workload.concurrency),
             WorkloadSource::Requests { requests, block_size } => Self {
                 requests: Some(requests),
@@ -185,12 +179,17 @@ impl From<WorkloadConfig> for WorkloadForm {
 
 impl WorkloadForm {
     fn of_trace(trace: SearchTrace) -> Self {
+        let source = trace.source;
+        let format = source.format;
         Self {
-            trace_path: Some(trace.path),
-            trace_format: Some(TraceFormat::Mooncake),
-            trace_block_size: Some(trace.block_size),
-            trace_time_unit: Some(trace.time_unit),
-            max_requests: trace.max_requests,
+            trace_path: Some(source.path),
+            trace_format: Some(format),
+            trace_block_size: format.has_block_size().then_some(source.block_size),
+            trace_time_unit: format.usual_time_unit().map(|_| source.time_unit),
+            trace_sessions: format.has_optional_sessions().then_some(source.sessions),
+            request_rate: source.rate.map(|TraceRate { request_rate, .. }| request_rate),
+            arrival: source.rate.map(|TraceRate { arrival, .. }| arrival),
+            max_requests: source.max_requests,
             arrival_speedup_ratio: Some(trace.arrival_speedup_ratio),
             replay_concurrency: trace.replay_concurrency,
             zero_output: Some(trace.zero_output),

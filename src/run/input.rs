@@ -80,9 +80,10 @@ fn unreadable(path: &Path, error: &std::io::Error) -> RunError {
 /// Loads the requests of a workload for engines with blocks of so many tokens.
 pub(crate) fn load_workload(config: &WorkloadConfig, block_size: u32) -> Result<Loaded, RunError> {
     let mut trace = match &config.source {
-        WorkloadSource::Trace { path, .. } => {
-            Some(open_file(path).map_err(|error| RunError::Input(format!("workload.trace_path: {error}")))?)
-        }
+        WorkloadSource::Trace(trace) => Some(
+            open_file(&trace.path)
+                .map_err(|error| RunError::Input(format!("workload.trace_path: {error}")))?,
+        ),
         WorkloadSource::Synthetic(_) | WorkloadSource::Requests { .. } => None,
     };
     let reader = trace.as_mut().map(|trace| trace as &mut dyn BufRead);

@@ -96,7 +96,7 @@ impl Requests {
     /// Rows of the trace that was prepared, if it is one.
     pub(crate) fn trace_rows(prepared: &[Prepared]) -> Option<u32> {
         let all = prepared.first()?;
-        let is_trace = matches!(all.workload.source, WorkloadSource::Trace { .. });
+        let is_trace = matches!(all.workload.source, WorkloadSource::Trace(_));
         is_trace.then(|| u32::try_from(all.traffic.workload().input.read).unwrap_or(u32::MAX))
     }
 

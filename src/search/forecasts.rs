@@ -156,7 +156,7 @@ mod tests {
     use super::*;
     use crate::config::presets::{Preset, ScalingSettings};
     use crate::config::scenario::Sla;
-    use crate::config::scenario::{TraceTimeUnit, ZeroOutput};
+    use crate::config::scenario::{TraceFormat, TraceSource, ZeroOutput};
     use crate::config::search::{OptimizationTarget, SearchTrace, SmartSearchConfig};
     use crate::search::Prepared;
     use crate::search::test_support::{config, plan};
@@ -186,10 +186,7 @@ mod tests {
     fn traced(concurrency: Option<u32>) -> SmartSearchConfig {
         let mut config = two_paces();
         config.workload.load = LoadShape::Trace(SearchTrace {
-            path: PathBuf::from("trace.jsonl"),
-            block_size: 512,
-            time_unit: TraceTimeUnit::Ms,
-            max_requests: None,
+            source: TraceSource::new(PathBuf::from("trace.jsonl"), TraceFormat::Mooncake),
             arrival_speedup_ratio: 1.0,
             replay_concurrency: concurrency,
             zero_output: ZeroOutput::Drop,

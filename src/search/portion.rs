@@ -22,7 +22,7 @@ impl Portion {
     /// The workload with only this portion of its requests.
     pub fn of(self, mut workload: WorkloadConfig) -> WorkloadConfig {
         match (&mut workload.source, self) {
-            (WorkloadSource::Trace { max_requests, .. }, Self::Rows(rows)) => *max_requests = Some(rows),
+            (WorkloadSource::Trace(trace), Self::Rows(rows)) => trace.max_requests = Some(rows),
             (WorkloadSource::Synthetic(synthetic), Self::Fraction(fraction)) => {
                 synthetic.count = (f64::from(synthetic.count) * fraction).round_ties_even().max(1.0) as u32;
             }

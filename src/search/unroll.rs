@@ -46,8 +46,8 @@ impl Unrolled {
         for file in scenario.facts.files_mut() {
             file.path = std::path::PathBuf::new();
         }
-        if let WorkloadSource::Trace { path, .. } = &mut scenario.workload.source {
-            *path = std::path::PathBuf::new();
+        if let WorkloadSource::Trace(trace) = &mut scenario.workload.source {
+            trace.path = std::path::PathBuf::new();
         }
         serde_json::to_string(&scenario).expect("a scenario is plain data")
     }

@@ -2,9 +2,10 @@
 
 use std::io::BufRead;
 
+use super::formats::{self, Format};
 use super::problem::{Place, Problem, Warning, WorkloadErrors};
 use super::{Workload, inline, mooncake, synthetic};
-use crate::config::scenario::{WorkloadConfig, WorkloadSource};
+use crate::config::scenario::{TraceSource, TraceTimeUnit, WorkloadConfig, WorkloadSource};
 use crate::workload::Pacing;
 
 /// A workload, and what its owner should know about its input.
@@ -30,24 +31,64 @@ pub fn load(
 ) -> Result<Loaded, WorkloadErrors> {
     let pacing = Pacing { concurrency: config.concurrency, speedup: config.arrival_speedup_ratio };
     match &config.source {
-        WorkloadSource::Trace { path, block_size, time_unit, max_requests } => {
-            let options = mooncake::Options {
-                origin: path.display().to_string(),
-                block_size: *block_size,
-                time_unit: *time_unit,
-                max_requests: *max_requests,
-                zero_output: config.zero_output,
-                strict: config.strict,
-                pacing,
-            };
-            match trace {
-                Some(reader) => mooncake::read(reader, &options),
-                None => Err(not_opened(options.origin)),
+        WorkloadSource::Trace(source) => {
+            let origin = source.path.display().to_string();
+            let Some(reader) = trace else { return Err(not_opened(origin)) };
+            match Format::of(source.format) {
+                None => mooncake::read(reader, &mooncake_options(source, config, pacing)),
+                Some(format) => {
+                    let options = foreign_options(source, config, pacing);
+                    let sources = vec![formats::Source { origin, reader }];
+                    formats::read(format, sources, &options).map_err(joined)
+                }
             }
         }
         WorkloadSource::Synthetic(synthetic) => synthetic::generate(synthetic, engine_block_size, pacing),
         WorkloadSource::Requests { requests, block_size } => inline::read(requests, *block_size, pacing),
     }
+}
+
+fn mooncake_options(source: &TraceSource, config: &WorkloadConfig, pacing: Pacing) -> mooncake::Options {
+    mooncake::Options {
+        origin: source.path.display().to_string(),
+        block_size: source.block_size,
+        time_unit: source.time_unit,
+        max_requests: source.max_requests,
+        zero_output: config.zero_output,
+        strict: config.strict,
+        pacing,
+    }
+}
+
+fn foreign_options(source: &TraceSource, config: &WorkloadConfig, pacing: Pacing) -> formats::Options {
+    let format = source.format;
+    let time_unit = match source.time_unit {
+        TraceTimeUnit::S => formats::TimeUnit::S,
+        TraceTimeUnit::Ms => formats::TimeUnit::Ms,
+    };
+    formats::Options {
+        // The usual unit is not asked for, so that it can be called into question.
+        time_unit: format.usual_time_unit().filter(|usual| *usual != source.time_unit).map(|_| time_unit),
+        rate: source.rate.map(|rate| (rate.request_rate, rate.arrival)),
+        sessions: source.sessions,
+        token_block_size: format.has_block_size().then_some(source.block_size),
+        max_requests: source.max_requests,
+        zero_output: config.zero_output,
+        strict: config.strict,
+        pacing,
+    }
+}
+
+/// The problems of one file, which come apart where some are about how it is read.
+fn joined(errors: Vec<WorkloadErrors>) -> WorkloadErrors {
+    let mut errors = errors.into_iter();
+    let mut all = errors.next().expect("a refusal has a reason");
+    for more in errors {
+        all.problems.extend(more.problems);
+        all.unlisted += more.unlisted;
+        all.hints.extend(more.hints);
+    }
+    all
 }
 
 fn not_opened(origin: String) -> WorkloadErrors {

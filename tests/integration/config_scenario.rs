@@ -2,7 +2,7 @@
 
 use spica::config::scenario::{
     Backend, CapacitySource, DeploymentMode, EngineOptions, GridConfig, KvTransferTiming, PolicyConfig, Pool,
-    SglangSchedulePolicy, TimingConfig, WorkloadSource,
+    SglangSchedulePolicy, TimingConfig, TraceFormat, TraceSource, WorkloadSource,
 };
 
 use crate::config::{SCENARIO, assert_refused, load, problems, scenario};
@@ -24,11 +24,8 @@ fn defaults_are_the_documented_ones() {
     assert_eq!((engine.backend, engine.block_size, engine.num_gpu_blocks), (Backend::Vllm, 64, 16384));
     assert_eq!((engine.max_num_seqs, engine.max_num_batched_tokens), (Some(256), Some(8192)));
     assert!(engine.enable_prefix_caching && engine.enable_chunked_prefill);
-    let WorkloadSource::Trace { path, block_size, max_requests, .. } = &scenario.workload.source else {
-        panic!("is a trace");
-    };
-    assert_eq!(path.to_str(), Some("folder/traces/a.jsonl"));
-    assert_eq!((*block_size, *max_requests), (512, None));
+    let WorkloadSource::Trace(trace) = &scenario.workload.source else { panic!("is a trace") };
+    assert_eq!(*trace, TraceSource::new("folder/traces/a.jsonl".into(), TraceFormat::Mooncake));
     assert_eq!((scenario.workload.concurrency, scenario.workload.arrival_speedup_ratio), (None, 1.0));
 }
 

@@ -170,8 +170,11 @@ workload:
         panic!("{:?}", problems(all, &[]))
     };
     let LoadShape::Trace(trace) = &config.workload.load else { panic!("is a trace") };
-    assert_eq!(trace.path.to_str(), Some("folder/t.jsonl"));
-    assert_eq!((trace.block_size, trace.max_requests, trace.replay_concurrency), (64, Some(7), Some(3)));
+    assert_eq!(trace.source.path.to_str(), Some("folder/t.jsonl"));
+    assert_eq!(
+        (trace.source.block_size, trace.source.max_requests, trace.replay_concurrency),
+        (64, Some(7), Some(3))
+    );
     let trial = config.workload.of_trial(Some(99)).expect("is a trace");
     assert_eq!(trial.concurrency, Some(3), "a trace ignores a trial's own number in flight");
 }

@@ -20,6 +20,7 @@ mod docs_configuration;
 mod engine_options;
 mod examples;
 mod fleet;
+mod foreign_traces;
 mod html_report;
 mod layers;
 mod load_predictors;

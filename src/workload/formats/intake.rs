@@ -144,7 +144,10 @@ impl<'o> Intake<'o> {
     /// Says that the file looks like one of another form.
     pub(super) fn suggest(&mut self, guess: Option<Format>) {
         if let Some(format) = guess.filter(|format| *format != self.format) {
-            self.problems.hint(format!("this looks like {}: --from {0}", format.name()));
+            self.problems.hint(format!(
+                "this looks like {0}: `trace_format: {0}`, or --from {0} of `spica trace`",
+                format.name()
+            ));
         }
     }
 

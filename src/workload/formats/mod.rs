@@ -37,7 +37,7 @@ use self::intake::{Intake, Unit};
 use super::input::unpacked;
 use super::problem::{Place, WorkloadErrors};
 use super::{Loaded, Pacing};
-use crate::config::scenario::{Arrival, ZeroOutput};
+use crate::config::scenario::{Arrival, TraceFormat, ZeroOutput};
 
 pub(super) use self::guess::guess;
 
@@ -75,7 +75,31 @@ impl Format {
         Self::Aiperf,
     ];
 
-    /// Its name on the command line.
+    /// The form of a configured trace, unless it is Mooncake's.
+    pub fn of(format: TraceFormat) -> Option<Self> {
+        Some(match format {
+            TraceFormat::Mooncake => return None,
+            TraceFormat::Dynamo => Self::Dynamo,
+            TraceFormat::Azure => Self::Azure,
+            TraceFormat::Splitwise => Self::Splitwise,
+            TraceFormat::BurstGpt => Self::BurstGpt,
+            TraceFormat::LlmServingSim => Self::LlmServingSim,
+            TraceFormat::Lengths => Self::Lengths,
+            TraceFormat::Vllm => Self::Vllm,
+            TraceFormat::Aiperf => Self::Aiperf,
+        })
+    }
+
+    /// How a trace of this form is read, at a rate if one is given: a line for its owner.
+    pub fn reading(self, request_rate: Option<f64>) -> String {
+        let times = match request_rate {
+            Some(rate) => format!("{rate} requests per second as asked for"),
+            None => format!("time stamps from {}, the earliest becomes 0", self.times()),
+        };
+        format!("read as {}: {times}", self.name())
+    }
+
+    /// Its name on the command line and in configurations.
     pub fn name(self) -> &'static str {
         match self {
             Self::Dynamo => "dynamo",
@@ -225,7 +249,7 @@ fn unreadable(error: &io::Error, intake: &mut Intake<'_>) {
 
 /// Refuses options that the format has no use for, and asks for those that it needs.
 fn check_options(format: Format, files: usize, intake: &mut Intake<'_>) {
-    let Options { time_unit, rate, sessions, token_block_size: block_size, .. } = *intake.options();
+    let Options { time_unit, rate, sessions, token_block_size: block_size, pacing, .. } = *intake.options();
     let name = format.name();
     let mut refuse = |refused: bool, field: &str, message: String| {
         if refused {
@@ -244,7 +268,11 @@ fn check_options(format: Format, files: usize, intake: &mut Intake<'_>) {
         "request rate",
         format!("{name} has time stamps of its own ({times}), so no rate can be given"),
     );
-    refuse(rate.is_none() && format == Format::Lengths, "request rate", lengths::NO_TIMES.into());
+    refuse(
+        pacing.is_open() && rate.is_none() && format == Format::Lengths,
+        "request rate",
+        lengths::NO_TIMES.into(),
+    );
     refuse(
         rate.is_some_and(|(rate, _)| !(rate > 0.0 && rate.is_finite())),
         "request rate",

@@ -84,7 +84,7 @@ fn tables_that_are_none_are_refused_with_a_hint() {
         Format::Azure,
         "arrived_at,num_prefill_tokens,num_decode_tokens\n0,1,1\n",
         &none,
-        &["TIMESTAMP: missing", "this looks like splitwise: --from splitwise"],
+        &["TIMESTAMP: missing", "this looks like splitwise: `trace_format: splitwise`, or --from splitwise"],
     );
     refused(
         Format::BurstGpt,

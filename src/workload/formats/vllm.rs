@@ -63,7 +63,8 @@ fn take(run: &Run, unit: Unit, intake: &mut Intake<'_>) {
         return;
     };
     let starts = run.start_times.as_deref();
-    if starts.is_none() && intake.options().rate.is_none() {
+    let needs_times = intake.options().pacing.is_open();
+    if needs_times && starts.is_none() && intake.options().rate.is_none() {
         let message = "missing: this run did not save when requests were sent, so the requests per second have to be given";
         intake.problem(Place::Whole, "start_times", message);
     }

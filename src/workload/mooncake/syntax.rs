@@ -62,7 +62,10 @@ pub(super) fn other_format(line: &[u8]) -> Option<&'static str> {
 /// Advice for a trace that is in another form.
 pub(super) fn conversion(format: Format) -> String {
     let name = format.name();
-    format!("this looks like {name}: `spica trace convert --from {name}` makes a Mooncake trace of it")
+    format!(
+        "this looks like {name}: set `workload.trace_format: {name}`, or use \
+        `spica trace convert --from {name}`"
+    )
 }
 
 /// The names in a row, and whose they are if they are known from elsewhere.

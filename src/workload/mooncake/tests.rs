@@ -167,7 +167,7 @@ fn other_formats_are_recognised() {
         ("\u{0}\u{1}\n", "line 1: this is not text"),
         (
             r#"{"input_toks": 1, "output_toks": 2}"#,
-            "hint: this looks like llmservingsim: `spica trace convert --from llmservingsim`",
+            "hint: this looks like llmservingsim: set `workload.trace_format: llmservingsim`",
         ),
         (
             r#"{"timestamp": 0, "output_lenght": 2, "hash_ids": [1]}"#,

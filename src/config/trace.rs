@@ -1,0 +1,118 @@
+//! The trace of a workload: its file, and how that is read.
+
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::workload::Arrival;
+
+/// A trace and how to read it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TraceSource {
+    /// The file, already resolved against the configuration's folder.
+    pub path: PathBuf,
+    /// How it is written.
+    pub format: TraceFormat,
+    /// Tokens that one hash id stands for, or that the blocks have which token ids are put into. Without a meaning in
+    /// other formats.
+    pub block_size: u32,
+    /// Unit of its time stamps, where that can be in doubt.
+    pub time_unit: TraceTimeUnit,
+    /// Rows of one session are turns that wait for each other; otherwise each arrives when it did. A Mooncake trace always
+    /// keeps its sessions.
+    pub sessions: bool,
+    /// The arrivals of a trace without time stamps.
+    pub rate: Option<TraceRate>,
+    /// Only the first rows, when set.
+    pub max_requests: Option<u32>,
+}
+
+impl TraceSource {
+    /// A trace in a format's usual form.
+    pub fn new(path: PathBuf, format: TraceFormat) -> Self {
+        Self {
+            path,
+            format,
+            block_size: format.usual_block_size(),
+            time_unit: format.usual_time_unit().unwrap_or(TraceTimeUnit::Ms),
+            sessions: false,
+            rate: None,
+            max_requests: None,
+        }
+    }
+}
+
+/// How arrivals are made up.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TraceRate {
+    /// Requests per second.
+    pub request_rate: f64,
+    /// How they are spread.
+    pub arrival: Arrival,
+}
+
+/// How a trace is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum TraceFormat {
+    /// One JSON object per line, with the keys of the Mooncake traces; also the requests.jsonl of a replay.
+    Mooncake,
+    /// Request traces of Dynamo (`dynamo.request.trace.v1`).
+    Dynamo,
+    /// The Azure traces of language model inference: CSV with a wall clock.
+    Azure,
+    /// The traces of the Splitwise simulator, and as processed for Vidur: CSV, seconds.
+    Splitwise,
+    /// BurstGPT, with or without sessions: CSV, seconds.
+    BurstGpt,
+    /// Workloads of `LLMServingSim`: JSONL, nanoseconds.
+    LlmServingSim,
+    /// Lengths alone, as taken from ShareGPT and other data sets: CSV or JSONL.
+    Lengths,
+    /// What `vllm bench serve --save-result --save-detailed` saves.
+    Vllm,
+    /// `profile_export.jsonl` of AIPerf.
+    Aiperf,
+}
+
+impl TraceFormat {
+    /// Whether the length of its blocks is for the reader to say.
+    pub fn has_block_size(self) -> bool {
+        matches!(self, Self::Mooncake | Self::LlmServingSim)
+    }
+
+    /// Tokens of its blocks, unless something else is said.
+    pub fn usual_block_size(self) -> u32 {
+        if self == Self::LlmServingSim { 16 } else { 512 }
+    }
+
+    /// The usual unit of its time stamps, where it can be another.
+    pub fn usual_time_unit(self) -> Option<TraceTimeUnit> {
+        match self {
+            Self::Mooncake => Some(TraceTimeUnit::Ms),
+            Self::Splitwise | Self::BurstGpt | Self::Vllm => Some(TraceTimeUnit::S),
+            _ => None,
+        }
+    }
+
+    /// Whether its rows may be read as turns of sessions or each for itself.
+    pub fn has_optional_sessions(self) -> bool {
+        matches!(self, Self::Dynamo | Self::BurstGpt | Self::Aiperf)
+    }
+
+    /// Whether it may be without time stamps, so that arrivals can be made up.
+    pub fn takes_rate(self) -> bool {
+        matches!(self, Self::Lengths | Self::Vllm)
+    }
+}
+
+/// Unit of a trace's time stamps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum TraceTimeUnit {
+    /// Milliseconds.
+    Ms,
+    /// Seconds.
+    S,
+}
