@@ -230,7 +230,7 @@ fn field_problems<T: ?Sized>(factory: Factory<T>, fields: &Map<String, Value>) -
         if let Some(error) = factory(alone).err().map(|error| error.to_string())
             && !error.starts_with("missing field")
         {
-            problems.push(format!("{name}: {}", with_nearest_name(&error)));
+            problems.push(format!("{name}: {}", in_plain_words(&error)));
         }
     }
     problems
@@ -312,6 +312,21 @@ fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a s
         .map(|(_, known)| known)
 }
 
+/// Serde's message in the words of a configuration, with the nearest name where one is unknown.
+fn in_plain_words(message: &str) -> String {
+    const WORDS: [(&str, &str); 8] = [
+        ("floating point `", "`"),
+        ("integer `", "`"),
+        ("string \"", "the text \""),
+        ("expected u32", "expected a whole number from 0 to 4294967295"),
+        ("expected u64", "expected a whole number from 0 to 18446744073709551615"),
+        ("expected i64", "expected a whole number"),
+        ("expected f64", "expected a number"),
+        ("expected a boolean", "expected true or false"),
+    ];
+    WORDS.iter().fold(with_nearest_name(message), |text, (rust, plain)| text.replace(rust, plain))
+}
+
 /// Adds the nearest name to serde's message about an unknown field.
 fn with_nearest_name(message: &str) -> String {
     let names: Vec<_> = message.split('`').skip(1).step_by(2).collect();
@@ -359,7 +374,7 @@ mod tests {
         let lines: Vec<_> = wrong.lines().collect();
         assert_eq!(lines.len(), 2, "{wrong}");
         assert!(
-            lines[0].starts_with("deployment.router.overlap_score_credit: invalid type: string"),
+            lines[0].starts_with("deployment.router.overlap_score_credit: invalid type: the text"),
             "{wrong}"
         );
         assert!(lines[1].starts_with("deployment.router.temperature: unknown field"), "{wrong}");

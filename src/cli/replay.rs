@@ -134,6 +134,7 @@ fn save_timeline(
 pub(super) fn replay_failure(file: &Path, places: &Places, error: &ReplayError) -> Failure {
     match error {
         ReplayError::Refused(reason) => Failure::input(places.explain(reason.lines())),
+        error @ ReplayError::TooLong(_) => Failure::input(format!("{}: {error}", file.display())),
         error => Failure::run(format!("{}: the replay failed: {error}", file.display())),
     }
 }

@@ -2,6 +2,7 @@
 
 use super::hints::odd_characters;
 use super::tree::{Content, Meaning, Node, Number};
+use crate::simulation::Shown;
 
 /// Bounds of a real number.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -20,10 +21,22 @@ pub(super) enum Limit {
     PositiveTime,
     /// A time of 0 or more; at most [`LONGEST`] in milliseconds or seconds.
     Time,
+    /// A time of 0 or more in seconds.
+    Seconds,
+    /// What one pass takes, in milliseconds.
+    PassTime,
+    /// A divisor of times; 0 for none.
+    SpeedUp,
 }
 
 /// The longest time in milliseconds, 31 years: sums of a few of them still fit the simulated clock.
 const LONGEST: f64 = 1e12;
+/// The same in seconds.
+const LONGEST_SECONDS: f64 = 1e9;
+/// The longest pass, 11 days in milliseconds: a run has many.
+const LONGEST_PASS: f64 = 1e9;
+/// The slowest and the fastest that passes can be made.
+const SPEED_UPS: std::ops::RangeInclusive<f64> = 1e-6..=1e9;
 
 impl Limit {
     fn admits(self, real: f64) -> bool {
@@ -35,14 +48,28 @@ impl Limit {
             Self::ProperShare => real > 0.0 && real < 1.0,
             Self::PositiveTime => real > 0.0 && real <= LONGEST,
             Self::Time => (0.0..=LONGEST).contains(&real),
+            Self::Seconds => (0.0..=LONGEST_SECONDS).contains(&real),
+            Self::PassTime => (0.0..=LONGEST_PASS).contains(&real),
+            Self::SpeedUp => real == 0.0 || SPEED_UPS.contains(&real),
         }
     }
 
     fn rule(self, real: f64) -> String {
         match self {
             Self::PositiveTime | Self::Time if real > LONGEST => format!("must be at most {LONGEST}"),
+            Self::Seconds if real > LONGEST_SECONDS => {
+                format!("must be at most {LONGEST_SECONDS} seconds, 31 years")
+            }
+            Self::PassTime if real > LONGEST_PASS => {
+                format!("must be at most {LONGEST_PASS} milliseconds, 11 days")
+            }
+            Self::SpeedUp if real > 0.0 => {
+                format!("must be from {} to {}, or 0 for no speed-up", SPEED_UPS.start(), SPEED_UPS.end())
+            }
             Self::Positive | Self::PositiveTime => "must be above 0".to_owned(),
-            Self::NotNegative | Self::Time => "must be 0 or more".to_owned(),
+            Self::NotNegative | Self::Time | Self::Seconds | Self::PassTime | Self::SpeedUp => {
+                "must be 0 or more".to_owned()
+            }
             Self::Share => "must be from 0 to 1".to_owned(),
             Self::PositiveShare => "must be above 0 and at most 1".to_owned(),
             Self::ProperShare => "must be above 0 and below 1".to_owned(),
@@ -67,7 +94,11 @@ pub(super) fn integer(node: &Node, key: &str, least: i128, most: i128) -> Result
     let integer = match number(node) {
         Some(Number::Integer(integer)) => integer,
         Some(Number::Real(real)) => {
-            return Err(format!("{} is not a whole number; write `{key}: {}`", node.shown(), real.round()));
+            return Err(format!(
+                "{} is not a whole number; write `{key}: {}`",
+                node.shown(),
+                Shown(real.round())
+            ));
         }
         None => return Err(not_a_number(node, key, "whole number", &least.max(1).to_string(), false)),
     };
@@ -90,7 +121,7 @@ pub(super) fn float(node: &Node, key: &str, limit: Limit) -> Result<f64, String>
         return Ok(real);
     }
     let percent = limit.is_share() && real > 1.0 && real <= 100.0;
-    let example = if percent { format!("; write `{key}: {}`", real / 100.0) } else { String::new() };
+    let example = if percent { format!("; write `{key}: {}`", Shown(real / 100.0)) } else { String::new() };
     Err(format!("{} is out of range: it {}{example}", node.shown(), limit.rule(real)))
 }
 
@@ -135,7 +166,7 @@ fn meant(text: &str, key: &str, share: bool) -> Option<String> {
         _ if share && number > 1.0 && number <= 100.0 => 1e-2,
         _ => 1.0,
     };
-    Some((number * scale).to_string())
+    Some(Shown(number * scale).to_string())
 }
 
 #[cfg(test)]

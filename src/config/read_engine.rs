@@ -15,6 +15,8 @@ pub(super) const MOST_WORKERS: u32 = 100_000;
 pub(super) const MOST_GPUS_PER_AXIS: u32 = 1024;
 /// More than any engine; likewise.
 const MOST_STAGES: u32 = 64;
+/// Longest prompt, output or block.
+pub(super) const MOST_TOKENS: u32 = i32::MAX as u32;
 /// Deepest speculation that engines offer.
 pub(super) const MOST_DRAFT_TOKENS: u32 = 5;
 
@@ -23,7 +25,7 @@ pub(super) fn pool(section: &Section<'_>) -> Pool {
     let dp_size = section.integer("dp_size", 1..=MOST_GPUS_PER_AXIS).or(1);
     let tensor_parallel_size = section.integer("tensor_parallel_size", 1..=MOST_GPUS_PER_AXIS).or(1);
     let pipeline_parallel_size = section.integer("pipeline_parallel_size", 1..=MOST_STAGES).or(1);
-    let startup_time_s = section.float("startup_time_s", Limit::Time).or(0.0);
+    let startup_time_s = section.float("startup_time_s", Limit::Seconds).or(0.0);
     let router = section.read("router", |value| value.policy(None).map(Box::new)).optional();
     let timing = section.read("timing", |value| timing(&value, Timing::OfPool)).or(TimingConfig::Polynomial);
     let memory = section.section("memory", read_memory).optional().flatten().map(Box::new);
@@ -33,6 +35,7 @@ pub(super) fn pool(section: &Section<'_>) -> Pool {
         .section("engine", |engine| read_engine(engine, sized_by_model, dp_size))
         .or_else(|| with_capacity(EngineOptions::for_backend(Backend::Vllm), None, sized_by_model));
     check_memory(section, &timing, &engine);
+    check_size(section, workers, dp_size, tensor_parallel_size * pipeline_parallel_size);
     let memory = memory.or_else(|| implied_memory(&timing, &engine));
     Pool {
         workers,
@@ -66,6 +69,31 @@ fn implied_memory(timing: &TimingConfig, engine: &EngineOptions) -> Option<Box<M
     }
 }
 
+/// Every rank is simulated, and GPUs are counted.
+fn check_size(section: &Section<'_>, workers: u32, dp_size: u32, gpus_per_rank: u32) {
+    let gpus = u64::from(workers) * u64::from(dp_size) * u64::from(gpus_per_rank);
+    if let Some(excess) = excess_of_ranks(workers, dp_size) {
+        section.problem_between(&["dp_size", "workers"], excess);
+    } else if gpus > MOST_GPUS {
+        let keys = ["pipeline_parallel_size", "tensor_parallel_size", "dp_size", "workers"];
+        section
+            .problem_between(&keys, format!("{gpus} GPUs in all are more than any fleet has, {MOST_GPUS}"));
+    }
+}
+
+/// More than any fleet.
+const MOST_GPUS: u64 = 10_000_000;
+
+/// Why a pool of so many workers is more than can be simulated, if it is.
+pub(super) fn excess_of_ranks(workers: u32, dp_size: u32) -> Option<String> {
+    let ranks = u64::from(workers) * u64::from(dp_size);
+    (ranks > u64::from(MOST_WORKERS)).then(|| {
+        format!(
+            "{workers} workers of {dp_size} ranks are too many: at most {MOST_WORKERS} ranks can be simulated"
+        )
+    })
+}
+
 /// A memory model that nobody asks is refused.
 fn check_memory(section: &Section<'_>, timing: &TimingConfig, engine: &EngineOptions) {
     if !section.has("memory") {
@@ -97,7 +125,7 @@ fn read_engine(section: &Section<'_>, sized_by_model: bool, dp_size: u32) -> Eng
     let defaults = EngineOptions::for_backend(backend);
     let num_gpu_blocks = section.integer("num_gpu_blocks", 1..=u32::MAX).optional();
     let block_size =
-        section.integer("block_size", least_block_size(backend)..=u32::MAX).or(defaults.block_size);
+        section.integer("block_size", least_block_size(backend)..=MOST_TOKENS).or(defaults.block_size);
     let engine = EngineOptions {
         block_size,
         max_num_seqs: section.integer("max_num_seqs", 1..=u32::MAX).or_null(defaults.max_num_seqs),
@@ -147,7 +175,7 @@ pub(super) fn least_block_size(backend: Backend) -> u32 {
 
 /// A speed-up of 0 stands for none, as in the reference.
 fn speedup(section: &Section<'_>, key: &'static str) -> f64 {
-    let ratio = section.float(key, Limit::NotNegative).or(1.0);
+    let ratio = section.float(key, Limit::SpeedUp).or(1.0);
     if ratio == 0.0 { 1.0 } else { ratio }
 }
 

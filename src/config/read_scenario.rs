@@ -2,7 +2,7 @@
 
 use super::facts::FactFiles;
 use super::numbers::Limit;
-use super::read_engine::{MOST_WORKERS, pool};
+use super::read_engine::{MOST_WORKERS, excess_of_ranks, pool};
 use super::read_facts::facts;
 use super::read_workload::scenario_workload;
 use super::reader::Section;
@@ -59,13 +59,15 @@ fn deployment(section: &Section<'_>) -> Option<Deployment> {
             (None, Some(prefill), Some(decode))
         }
     };
-    let replica_changes =
-        section.read("replica_changes", |value| value.list(|change| replica_change(&change, mode)));
+    let pools = [&agg, &prefill, &decode].into_iter().flatten();
+    let dp_size = pools.map(|pool: &Pool| pool.dp_size).max().unwrap_or(1);
+    let change = |change: Value<'_>| replica_change(&change, mode, dp_size);
+    let replica_changes = section.read("replica_changes", |value| value.list(change));
     let replica_changes = replica_changes.or_else(Vec::new);
     Some(Deployment { mode, router, planner, agg, prefill, decode, kv_transfer, replica_changes })
 }
 
-fn replica_change(value: &Value<'_>, mode: DeploymentMode) -> Option<ReplicaChange> {
+fn replica_change(value: &Value<'_>, mode: DeploymentMode, dp_size: u32) -> Option<ReplicaChange> {
     let change = |section: &Section<'_>| {
         let at_ms = section.float("at_ms", Limit::Time).required();
         let pool = match mode {
@@ -76,6 +78,9 @@ fn replica_change(value: &Value<'_>, mode: DeploymentMode) -> Option<ReplicaChan
             section.problem("pool", "is not a pool of this `deployment.mode`");
         }
         let workers = section.integer("workers", 0..=MOST_WORKERS).required();
+        if let Some(excess) = workers.and_then(|workers| excess_of_ranks(workers, dp_size)) {
+            section.problem("workers", excess);
+        }
         Some(ReplicaChange { at_ms: at_ms?, pool, workers: workers? })
     };
     value.section(change).flatten()
@@ -97,14 +102,14 @@ fn refuse_pool(section: &Section<'_>, key: &'static str, reason: &str) {
 
 fn check_pair(section: &Section<'_>, prefill: &Pool, decode: &Pool) {
     if prefill.engine.backend != decode.engine.backend {
-        section.problem(
-            "decode",
+        section.problem_between(
+            &["prefill.engine.backend", "decode.engine.backend"],
             "`prefill` and `decode` need the same `engine.backend` to hand KV blocks over",
         );
     } else if prefill.engine.block_size != decode.engine.block_size {
         let (of_prefill, of_decode) = (prefill.engine.block_size, decode.engine.block_size);
-        section.problem(
-            "decode",
+        section.problem_between(
+            &["prefill.engine.block_size", "decode.engine.block_size"],
             format!(
                 "`prefill` and `decode` need the same `engine.block_size` to hand KV blocks over, \
                  not {of_prefill} and {of_decode}"

@@ -3,7 +3,7 @@
 use super::facts::FactFiles;
 use super::numbers::Limit;
 use super::read_composite::{fpm_sampling, load_predictor, load_sensitivity, scaling_policy};
-use super::read_engine::{MOST_DRAFT_TOKENS, least_block_size};
+use super::read_engine::{MOST_DRAFT_TOKENS, MOST_TOKENS, MOST_WORKERS, excess_of_ranks, least_block_size};
 use super::read_facts::facts;
 use super::read_scenario::{kv_transfer_of_model, sla};
 use super::read_timing::{Timing, timing};
@@ -45,16 +45,16 @@ fn search_space(section: &Section<'_>) -> SearchSpace {
 
 fn deployment_knobs(section: &Section<'_>, space: &mut SearchSpace) {
     section.read("backend", |value| value.list(|entry| entry.choice())).set(&mut space.backend);
-    section.integer("gpu_budget", 1..=u32::MAX).set(&mut space.gpu_budget);
-    space.min_gpu_budget = section.integer("min_gpu_budget", 1..=u32::MAX).optional();
+    section.integer("gpu_budget", 1..=MOST_WORKERS).set(&mut space.gpu_budget);
+    space.min_gpu_budget = section.integer("min_gpu_budget", 1..=MOST_WORKERS).optional();
     if let Some(least) = space.min_gpu_budget.filter(|least| *least > space.gpu_budget) {
         let message =
             format!("`min_gpu_budget: {least}` is more than `gpu_budget`, which is {}", space.gpu_budget);
         section.problem_between(&["gpu_budget", "min_gpu_budget"], message);
     }
-    space.min_endpoint = section.integer("min_endpoint", 0..=u32::MAX).optional();
+    space.min_endpoint = section.integer("min_endpoint", 0..=MOST_WORKERS).optional();
     space.context_length = section.integer("context_length", 1..=u32::MAX).optional();
-    space.startup_time = section.float("startup_time", Limit::Time).optional();
+    space.startup_time = section.float("startup_time", Limit::Seconds).optional();
     space.aic_nextn = section.integer("aic_nextn", 1..=MOST_DRAFT_TOKENS).optional();
     space.backend_version = section.text("backend_version").optional();
     section.section("kv_transfer", kv_transfer_of_model).set(&mut space.kv_transfer);
@@ -150,6 +150,9 @@ fn shape(section: &Section<'_>) -> Option<Shape> {
     let (attention_dp, moe_tp, moe_ep) =
         (axis("attention_dp").or(1), axis("moe_tp").or(1), axis("moe_ep").or(1));
     let (pp, replicas) = (axis("pp").or(1), section.integer("replicas", 1..=100_000_u32).or(1));
+    if let Some(excess) = excess_of_ranks(replicas, attention_dp) {
+        section.problem_between(&["attention_dp", "replicas"], excess);
+    }
     Some(Shape { tp: tp?, attention_dp, moe_tp, moe_ep, pp, replicas })
 }
 
@@ -162,9 +165,9 @@ fn engine_knobs(section: &Section<'_>, space: &mut SearchSpace) {
     integers(section, "agg_max_num_seqs", &mut space.agg_max_num_seqs);
 
     let least = space.backend.iter().map(|backend| least_block_size(*backend)).max().unwrap_or(1);
-    section.integer("prefill_block_size", least..=u32::MAX).set(&mut space.prefill_block_size);
-    section.integer("decode_block_size", least..=u32::MAX).set(&mut space.decode_block_size);
-    section.integer("agg_block_size", least..=u32::MAX).set(&mut space.agg_block_size);
+    section.integer("prefill_block_size", least..=MOST_TOKENS).set(&mut space.prefill_block_size);
+    section.integer("decode_block_size", least..=MOST_TOKENS).set(&mut space.decode_block_size);
+    section.integer("agg_block_size", least..=MOST_TOKENS).set(&mut space.agg_block_size);
     if space.deployment_mode.contains(&DeploymentMode::Disagg)
         && space.prefill_block_size != space.decode_block_size
     {
@@ -340,7 +343,7 @@ fn sweep(section: &Section<'_>, has_rows: bool) -> SweepConfig {
     section.integer("max_rounds", 1..=u32::MAX).set(&mut sweep.max_rounds);
     section.integer("parallel_evals", 1..=65_536_u32).set(&mut sweep.parallel_evals);
     sweep.candidates_per_round =
-        section.integer("candidates_per_round", 1..=u32::MAX).or_null(None).unwrap_or(sweep.parallel_evals);
+        section.integer("candidates_per_round", 1..=65_536_u32).or_null(None).unwrap_or(sweep.parallel_evals);
     section.integer("random_seed", 0..=u64::MAX).set(&mut sweep.random_seed);
     sweep.max_eval_seconds =
         section.float("max_eval_seconds", Limit::PositiveTime).or_null(sweep.max_eval_seconds);

@@ -63,7 +63,7 @@ fn read(section: &Section<'_>, whose: Timing) -> Option<TimingConfig> {
             section.problem(key, format!("belongs to {}", owners.join(" and ")));
         }
     }
-    let overhead = || section.float("pass_overhead_ms", Limit::Time).or(0.0);
+    let overhead = || section.float("pass_overhead_ms", Limit::PassTime).or(0.0);
     let file = |key| section.read(key, |value| value.path().map(MeasuredFile::from));
     let name = |key| match whose {
         Timing::OfPool => section.text(key).required(),
@@ -73,8 +73,8 @@ fn read(section: &Section<'_>, whose: Timing) -> Option<TimingConfig> {
     Some(match model? {
         Model::Polynomial => TimingConfig::Polynomial,
         Model::Fixed => {
-            let prefill_ms = section.float("prefill_ms", Limit::Time).required();
-            let decode_ms = section.float("decode_ms", Limit::Time).required();
+            let prefill_ms = section.float("prefill_ms", Limit::PassTime).required();
+            let decode_ms = section.float("decode_ms", Limit::PassTime).required();
             TimingConfig::Fixed { prefill_ms: prefill_ms?, decode_ms: decode_ms? }
         }
         Model::Grid => {

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use super::inert::Rule;
 use super::numbers::Limit;
+use super::read_engine::MOST_TOKENS;
 use super::reader::Section;
 use super::scenario::{
     Arrival, ArrivalProcess, InlineRequest, TraceFormat, TraceRate, TraceSource, TraceTimeUnit,
@@ -118,7 +119,7 @@ impl<'s, 'a> Block<'s, 'a> {
         Self {
             section,
             format,
-            trace_block_size: section.integer("trace_block_size", 1..=u32::MAX).or(usual.block_size),
+            trace_block_size: section.integer("trace_block_size", 1..=MOST_TOKENS).or(usual.block_size),
             trace_time_unit: section.choice("trace_time_unit").or(usual.time_unit),
             trace_sessions: section.boolean("trace_sessions").or(false),
             max_requests: section.integer("max_requests", 1..=u32::MAX).optional(),
@@ -270,8 +271,8 @@ impl<'s, 'a> Block<'s, 'a> {
 
     fn synthetic(&self, kind: Kind) -> Option<LoadShape> {
         let section = self.section;
-        let isl = section.integer("isl", 1..=u32::MAX).required();
-        let osl = section.integer("osl", 1..=u32::MAX).required();
+        let isl = section.integer("isl", 1..=MOST_TOKENS).required();
+        let osl = section.integer("osl", 1..=MOST_TOKENS).required();
         let ratio = section.float("num_request_ratio", Limit::Positive).required();
         let request_rate = section.float("request_rate", Limit::Positive).optional();
         let concurrency = section.integer("concurrency", 1..=u32::MAX).optional();
@@ -436,8 +437,8 @@ fn inline_request(value: &Value<'_>) -> Option<InlineRequest> {
         let request = InlineRequest {
             id: section.text("id").optional(),
             arrival_ms: section.float("arrival_ms", Limit::Time).optional(),
-            input_length: section.integer("input_length", 1..=u32::MAX).optional(),
-            output_length: section.integer("output_length", 0..=u32::MAX).required().unwrap_or(0),
+            input_length: section.integer("input_length", 1..=MOST_TOKENS).optional(),
+            output_length: section.integer("output_length", 0..=MOST_TOKENS).required().unwrap_or(0),
             hash_ids: section
                 .read("hash_ids", |value| value.list_or_empty(|id| id.integer(0..=u64::MAX)))
                 .optional(),

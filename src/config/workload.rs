@@ -229,7 +229,7 @@ impl SearchWorkload {
 
 impl SyntheticRequests {
     /// Most requests, turn by turn, that are generated: what a small machine can hold.
-    pub const MOST: u32 = 10_000_000;
+    pub const MOST: u32 = 5_000_000;
 
     /// Why so much load is more than can be generated, if it is.
     pub fn excess(&self, load: f64) -> Option<String> {

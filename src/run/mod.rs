@@ -229,6 +229,7 @@ impl Replay {
             serving::replay(&self.scenario, &traffic, &self.registry, &limits).map_err(
                 |error| match error {
                     ReplayError::Refused(reason) => RunError::Input(reason),
+                    error @ ReplayError::TooLong(_) => RunError::Input(error.to_string()),
                     ReplayError::Interrupted => RunError::Cancelled,
                     error => RunError::Failed(error.to_string()),
                 },

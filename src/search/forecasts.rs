@@ -98,7 +98,16 @@ impl Plan {
         let candidates = &self.config.search_space.load_predictor_candidates;
         let mut forecasts = Forecasts { reason: "swept".into(), ..Forecasts::default() };
         let mut without_winner = Vec::new();
+        let end_ms = arrivals(workload).fold(0.0, |end: f64, (at_ms, ..)| end.max(at_ms));
         for &interval_s in intervals {
+            let count = end_ms / 1e3 / f64::from(interval_s);
+            if count > MOST_WINDOWS {
+                let message = format!(
+                    "the trace has {count:.0} intervals of {interval_s} s, more than {MOST_WINDOWS} that forecasters are compared on; \
+                     is the unit of its time stamps right (workload.trace_time_unit)?"
+                );
+                return Err(Refusal::new("search_space.planner_scaling_policy", message));
+            }
             let windows = predictor_sweep::windows(arrivals(workload), interval_s);
             let comparison = predictor_sweep::sweep(&windows, candidates, registry)
                 .map_err(|error| Refusal::new("search_space.load_predictor_candidates", error.to_string()))?;
@@ -113,6 +122,9 @@ impl Plan {
         Ok(forecasts)
     }
 }
+
+/// Windows that a machine can be expected to hold and forecasters to get through.
+const MOST_WINDOWS: f64 = 1e6;
 
 /// The requests of an open loop at `(milliseconds, prompt tokens, output tokens)`; later turns come after the think times
 /// of those before them, as if these had taken no time.

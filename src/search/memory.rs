@@ -10,6 +10,7 @@ use super::role::Role;
 use crate::config::scenario::{Backend, DeploymentMode, EngineOptions, KvTransfer, TimingConfig};
 use crate::config::search::{SearchSpace, Shape};
 use crate::model::{Catalogue, ModelFacts, Split};
+use crate::simulation::Shown;
 use crate::timing::memory::{MemoryPlan, MemoryQuery, kv_growth};
 
 /// Whether the number of KV blocks comes from the memory model.
@@ -202,7 +203,8 @@ impl KvLoad {
         let filled = (ratio * capacity_requests as f64).trunc().max(1.0);
         if filled > MOST_IN_FLIGHT {
             return Err(format!(
-                "workload.kv_load_ratio {ratio} asks for {filled:e} requests in flight, more than {MOST_IN_FLIGHT:e}"
+                "workload.kv_load_ratio {} asks for {filled:e} requests in flight, more than {MOST_IN_FLIGHT:e}",
+                Shown(ratio)
             ));
         }
         Ok(Self { ratio, concurrency: filled as u32, capacity_requests, capacity_tokens })

@@ -101,6 +101,30 @@ pub(super) fn absence(space: &SearchSpace, backend: Backend, error: &ProfileErro
     }
 }
 
+/// A version or a number format of which no engine has a profile, with those that there are.
+pub(super) fn unknown(space: &SearchSpace) -> Vec<Refusal> {
+    let Some(names) = ProfileNames::of(space) else { return Vec::new() };
+    let Ok(errors) = space.backend.iter().map(|backend| names.family(*backend).err().ok_or(())).collect()
+    else {
+        return Vec::new();
+    };
+    let errors: Vec<ProfileError> = errors;
+    let named: Vec<&ProfileError> =
+        errors.iter().filter(|error| matches!(error.field, "backend_version" | "quantization")).collect();
+    let Some(field) = named.first().map(|error| error.field) else { return Vec::new() };
+    let in_timing = match &space.timing {
+        TimingConfig::Profile(given) => {
+            field != "backend_version" || given.backend_version != space.backend_version
+        }
+        _ => false,
+    };
+    let key =
+        if in_timing { format!("search_space.timing.{field}") } else { format!("search_space.{field}") };
+    let mut messages: Vec<&str> = named.iter().map(|error| error.message.as_str()).collect();
+    messages.dedup();
+    vec![Refusal::new(key, messages.join("; "))]
+}
+
 /// Why a family has no profile of a shape, if so.
 pub(super) fn shape_problem(family: &Family, shape: &Shape) -> Option<String> {
     let Shape { tp, pp, attention_dp, moe_tp, moe_ep, replicas: _ } = *shape;

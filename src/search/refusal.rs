@@ -4,8 +4,8 @@ use std::fmt;
 
 use super::policy_filter;
 use super::role::Role;
-use super::{layout, memory, sampler};
-use crate::config::scenario::EngineOptions;
+use super::{layout, memory, profile, sampler};
+use crate::config::scenario::{DeploymentMode, EngineOptions};
 use crate::config::search::{SearchSpace, SmartSearchConfig, SweepConfig};
 
 /// One thing that a configuration asks for in vain.
@@ -35,6 +35,7 @@ pub(super) fn refusals(config: &SmartSearchConfig) -> Vec<Refusal> {
     let mut found = Vec::new();
     refuse_deployment(config, &mut found);
     refuse_layouts(config, &mut found);
+    found.extend(profile::unknown(&config.search_space));
     refuse_scaling(config, &mut found);
     refuse_sweep(&config.sweep, &mut found);
     found
@@ -60,8 +61,20 @@ fn refuse_layouts(config: &SmartSearchConfig, found: &mut Vec<Refusal>) {
         let problems = layout::problems(pinned, space);
         found.extend(problems.into_iter().map(|problem| Refusal::new(&key, problem)));
     }
+    let listed = space.deployment_mode.contains(&DeploymentMode::Disagg) && space.parallel_configs.is_empty();
+    if listed && space.gpu_budget > MOST_GPUS_IN_PAIRS {
+        let message = format!(
+            "the disaggregated layouts of {} GPUs are too many to list, at most those of {MOST_GPUS_IN_PAIRS}; give some in \
+             parallel_configs",
+            space.gpu_budget
+        );
+        found.push(Refusal::new("search_space.gpu_budget", message));
+    }
     refuse_small_caches(space, found);
 }
+
+/// The layouts of two roles grow with the square of the GPUs that they share.
+const MOST_GPUS_IN_PAIRS: u32 = 512;
 
 /// A deployment has to hold the longest sequence that it promises, with room to spare.
 fn refuse_small_caches(space: &SearchSpace, found: &mut Vec<Refusal>) {

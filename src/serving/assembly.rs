@@ -91,6 +91,9 @@ pub enum ReplayError {
     /// The run itself failed: a violated law, a stall, a run-away loop.
     #[error("{0}")]
     Failed(String),
+    /// Its times add up to more than a clock can count.
+    #[error("{0}; the times of the configuration add up to more")]
+    TooLong(String),
     /// It reached one of its limits.
     #[error("ended early: {0:?}")]
     EndedEarly(EarlyEnd),
@@ -109,6 +112,7 @@ impl From<SimulationError> for ReplayError {
     fn from(error: SimulationError) -> Self {
         match error {
             SimulationError::Interrupted => Self::Interrupted,
+            SimulationError::ClockEnds { .. } => Self::TooLong(error.to_string()),
             error => Self::Failed(error.to_string()),
         }
     }
@@ -343,6 +347,10 @@ fn assemble(
         Some(config) => registry.planner(config, scenario.deployment.mode)?,
         None => None,
     };
+    let endless = new_planner.as_ref().and_then(|planner| too_many_ticks(scenario, workload, planner));
+    if let Some(problem) = endless {
+        return Err(ReplayError::Refused(problem));
+    }
     let is_steered = !changes.is_empty() || new_planner.is_some();
     let fleet = is_steered.then(|| simulation.reserve("fleet"));
     let planner = new_planner.is_some().then(|| simulation.reserve("planner"));
@@ -396,6 +404,31 @@ fn install_planner(
     policy.attach(&Setup { mode, pools: setups, workload: workload.clone() });
     let wiring = PlannerWiring { fleet, predictor };
     simulation.install(planner, Planner::new(policy, wiring, pools, workload.clone()));
+}
+
+/// Ticks of a planner that a run can be expected to hold.
+const MOST_TICKS: u64 = 1_000_000;
+
+/// Why a planner has too many decisions to make while requests come, if it has.
+fn too_many_ticks(scenario: &Scenario, workload: &Workload, planner: &NewPlanner) -> Option<String> {
+    let interval = planner.policy.tick_interval().as_ns().max(1);
+    let until = scenario.max_sim_time_ms.and_then(|ms| SimTime::from_ms(ms).ok()).unwrap_or(SimTime::MAX);
+    let last_ns = workload.latest_arrival().min(until).as_ns();
+    let ticks = last_ns / interval;
+    (ticks > MOST_TICKS).then(|| {
+        format!(
+            "deployment.planner: it would decide {ticks} times before the last request, which comes after {} s; at most \
+             {MOST_TICKS} times can be replayed",
+            last_ns / 1_000_000_000
+        )
+    })
+}
+
+/// Why the planner of a scenario cannot go along with the workload, if so.
+pub fn planner_problem(scenario: &Scenario, workload: &Workload, registry: &Registry) -> Option<String> {
+    let config = scenario.deployment.planner.as_ref()?;
+    let planner = registry.planner(config, scenario.deployment.mode).ok()??;
+    too_many_ticks(scenario, workload, &planner)
 }
 
 /// Changes of the fleet that the scenario prescribes.

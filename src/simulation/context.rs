@@ -23,7 +23,8 @@ pub(super) struct Core<P: Protocol> {
     pub(super) seed: u64,
     pub(super) paths: Vec<String>,
     pub(super) streams: Vec<Option<Box<ActorRng>>>,
-    pub(super) failure: Option<(ActorId, String)>,
+    /// Who cannot go on, and why; without a reason it is the clock that ends.
+    pub(super) failure: Option<(ActorId, Option<String>)>,
     /// The latest place in the order of wakes that the run has reached; scheduled events may fall back behind it within an
     /// instant.
     pub(super) latest_wake: Option<EventKey>,
@@ -91,7 +92,7 @@ impl<P: Protocol> Context<'_, P> {
     pub fn send_at<I: Into<P::Message>>(&mut self, time: SimTime, class: Class, to: Address<I>, message: I) {
         assert!(time >= self.core.now, "{} sends into the past: {time} at {}", self.path(), self.core.now);
         if time == SimTime::MAX {
-            self.fail("the clock ends here: 584 years have passed");
+            self.end_clock();
         }
         self.core.agenda.push(time, class, to.actor, message.into());
     }
@@ -103,7 +104,7 @@ impl<P: Protocol> Context<'_, P> {
     pub fn wake_at(&mut self, time: SimTime, class: Class) {
         assert!(time >= self.core.now, "{} wakes in the past: {time} at {}", self.path(), self.core.now);
         if time == SimTime::MAX {
-            self.fail("the clock ends here: 584 years have passed");
+            self.end_clock();
         }
         self.core.wakes.set(self.me, time, class);
     }
@@ -161,8 +162,16 @@ impl<P: Protocol> Context<'_, P> {
 
     /// Stops the run with an error, after this event.
     pub fn fail(&mut self, reason: impl Into<String>) {
+        let reason = Some(reason.into());
         if self.core.failure.is_none() {
-            self.core.failure = Some((self.me, reason.into()));
+            self.core.failure = Some((self.me, reason));
+        }
+    }
+
+    /// No clock goes on from here.
+    fn end_clock(&mut self) {
+        if self.core.failure.is_none() {
+            self.core.failure = Some((self.me, None));
         }
     }
 }

@@ -92,4 +92,4 @@ pub use agenda::Class;
 pub use context::Context;
 pub use random::{ActorRng, stream};
 pub use run::{Limits, Simulation, SimulationError};
-pub use time::{InvalidDuration, SimDuration, SimTime};
+pub use time::{InvalidDuration, Shown, SimDuration, SimTime};

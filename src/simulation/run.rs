@@ -38,6 +38,14 @@ pub enum SimulationError {
         /// What it said.
         reason: String,
     },
+    /// The clock ends before what an actor is about to do.
+    #[error("{actor} at {time}: the clock ends here: 584 years have passed")]
+    ClockEnds {
+        /// Path of the actor.
+        actor: String,
+        /// When.
+        time: SimTime,
+    },
     /// The clock stands still while messages keep coming.
     #[error(
         "the clock stands still at {time}: {deliveries} deliveries in one instant, the latest to {}",
@@ -221,11 +229,13 @@ impl<P: Protocol> Simulation<P> {
     fn check_failure(&self) -> Result<(), SimulationError> {
         match &self.core.failure {
             None => Ok(()),
-            Some((actor, reason)) => Err(SimulationError::Failed {
-                actor: self.core.paths[actor.0 as usize].clone(),
-                time: self.core.now,
-                reason: reason.clone(),
-            }),
+            Some((actor, reason)) => {
+                let (actor, time) = (self.core.paths[actor.0 as usize].clone(), self.core.now);
+                Err(match reason {
+                    Some(reason) => SimulationError::Failed { actor, time, reason: reason.clone() },
+                    None => SimulationError::ClockEnds { actor, time },
+                })
+            }
         }
     }
 

@@ -19,9 +19,24 @@ pub struct SimTime(u64);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct SimDuration(u64);
 
+/// A number for messages: very large and very small ones with an exponent, instead of hundreds of digits.
+#[derive(Clone, Copy, Debug)]
+pub struct Shown(pub f64);
+
+impl fmt::Display for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let size = self.0.abs();
+        if size == 0.0 || (1e-5..1e15).contains(&size) || !size.is_finite() {
+            write!(f, "{}", self.0)
+        } else {
+            write!(f, "{:e}", self.0)
+        }
+    }
+}
+
 /// A number of milliseconds that cannot be a duration.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
-#[error("{ms} ms is not a duration: it must be finite, not negative and below 584 years")]
+#[error("{} ms is not a duration: it must be finite, not negative and below 584 years", Shown(*ms))]
 pub struct InvalidDuration {
     /// The refused value in milliseconds.
     pub ms: f64,

@@ -51,6 +51,25 @@ pub struct Workload {
     pub input: InputTally,
 }
 
+impl Workload {
+    /// When the last request comes if every one is answered at once.
+    pub fn latest_arrival(&self) -> SimTime {
+        let is_open = self.concurrency.is_none();
+        let last_turn = |&start: &RequestId| {
+            let first = &self.requests[start.0 as usize];
+            let mut at = if is_open { first.arrival } else { SimTime::ZERO };
+            let mut next = first.next_turn;
+            while let Some(turn) = next {
+                let turn = &self.requests[turn.0 as usize];
+                at = at + turn.delay;
+                next = turn.next_turn;
+            }
+            at
+        };
+        self.session_starts.iter().map(last_turn).max().unwrap_or(SimTime::ZERO)
+    }
+}
+
 /// One request.
 #[derive(Clone, Debug)]
 pub struct Request {

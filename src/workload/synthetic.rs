@@ -15,6 +15,8 @@ use crate::simulation::{InvalidDuration, SimDuration, SimTime};
 
 /// Seed of the prefix groups; the seed of the arrivals does not touch them.
 const GROUP_SEED: u64 = 42;
+/// Blocks of prompts that share prefixes: what a machine can be expected to hold.
+const MOST_BLOCKS: u64 = 100_000_000;
 /// Key of the block in a scenario.
 const ORIGIN: &str = "workload";
 
@@ -108,9 +110,21 @@ fn check(synthetic: &Synthetic, block_size: u32, pacing: Pacing, problems: &mut 
             _ => requests.saturating_mul(synthetic.isl.div_ceil(block_size).into()),
         };
         let groups = u64::from(synthetic.num_prefix_groups) * u64::from(shared_blocks(synthetic, block_size));
-        if requests.max(blocks.saturating_add(groups)) > u64::from(u32::MAX) {
-            let message = format!("{requests} requests with {blocks} prompt blocks are more than 2^32");
-            problems.add(Place::Whole, "", message);
+        if requests > u64::from(u32::MAX) {
+            problems.add(Place::Whole, "", format!("{requests} requests are more than 2^32"));
+        }
+        if blocks > MOST_BLOCKS {
+            let message = format!(
+                "prompts that share prefixes have {blocks} blocks of {block_size} tokens in all, more than {MOST_BLOCKS}"
+            );
+            problems.add(Place::Whole, "shared_prefix_ratio", message);
+        }
+        if groups > MOST_BLOCKS {
+            let message = format!(
+                "{} groups have {groups} blocks of {block_size} tokens in all, more than {MOST_BLOCKS}",
+                synthetic.num_prefix_groups
+            );
+            problems.add(Place::Whole, "num_prefix_groups", message);
         }
     }
 }

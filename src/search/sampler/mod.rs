@@ -19,6 +19,7 @@ pub use tpe::Tpe;
 
 use super::branch::Branch;
 use super::space::{Point, Space};
+use crate::config::hints::by_likeness;
 use crate::config::scenario::{DeploymentMode, PolicyConfig};
 
 /// Suggests the points that a study tries.
@@ -52,7 +53,10 @@ pub(super) const LEARNING: [&str; 2] = ["gp_ucb_pe", "tpe"];
 pub(super) fn refusal(config: &PolicyConfig) -> Option<String> {
     let name = config.policy.as_str();
     if !NAMES.contains(&name) {
-        return Some(format!("`{name}` is not a sampler; the samplers are `{}`", NAMES.join("`, `")));
+        let names = by_likeness(name, NAMES).join("`, `");
+        return Some(format!(
+            "`{name}` is not a sampler; the samplers are, the most similar first, `{names}`"
+        ));
     }
     let field = config.fields.keys().next()?;
     Some(format!("`{name}` has no field `{field}`; it takes none"))

@@ -7,6 +7,7 @@
 use serde::Deserialize;
 
 use super::{LoadPredictor, from_log, to_log};
+use crate::simulation::Shown;
 
 /// Follows level and slope.
 #[derive(Clone, Debug, Deserialize)]
@@ -127,7 +128,7 @@ impl LoadPredictor for Kalman {
         let mut problems = Vec::new();
         for (name, variance) in [("q_level", self.q_level), ("q_trend", self.q_trend), ("r", self.r)] {
             if !(variance.is_finite() && variance >= 0.0) {
-                problems.push(format!("{name}: {variance} must be finite and not negative"));
+                problems.push(format!("{name}: {} must be finite and not negative", Shown(variance)));
             }
         }
         problems

@@ -1,6 +1,6 @@
 //! What the fields of policies may be.
 
-use crate::simulation::SimDuration;
+use crate::simulation::{Shown, SimDuration};
 
 /// Bound of every weight; sums of weighted figures stay finite below it.
 const MOST: f64 = 1e15;
@@ -11,19 +11,30 @@ const YEAR_MS: f64 = 365.0 * 86_400_000.0;
 /// A problem for each of these fields that is not a number from 0 on.
 pub(super) fn not_negative(fields: &[(&str, f64)]) -> Vec<String> {
     let bad = fields.iter().filter(|(_, value)| !(0.0..MOST).contains(value));
-    bad.map(|(name, value)| format!("{name}: {value} must be a number that is not negative")).collect()
+    bad.map(|(name, value)| {
+        let least = if *value < 0.0 { "0 or more".to_owned() } else { format!("below {}", Shown(MOST)) };
+        format!("{name}: {} is out of range: it must be {least}", Shown(*value))
+    })
+    .collect()
 }
 
 /// The problem of a weight that is not a number.
 pub(super) fn weight_problem(name: &str, value: f64) -> Option<String> {
     let sound = value.abs() < MOST;
-    (!sound).then(|| format!("{name}: {value} must be a finite number"))
+    (!sound).then(|| {
+        format!(
+            "{name}: {} is out of range: it must be between {} and {}",
+            Shown(value),
+            Shown(-MOST),
+            Shown(MOST)
+        )
+    })
 }
 
 /// The problem of a duration that is shorter than `least_ms` or longer than a year.
 pub(super) fn duration_problem(name: &str, ms: f64, least_ms: f64) -> Option<String> {
     let sound = (least_ms..=YEAR_MS).contains(&ms);
-    (!sound).then(|| format!("{name}: {ms} must lie between {least_ms} and {YEAR_MS} (a year)"))
+    (!sound).then(|| format!("{name}: {} must lie between {least_ms} and {YEAR_MS} (a year)", Shown(ms)))
 }
 
 /// The problem of a lag of cache events.

@@ -4,6 +4,8 @@ use serde_json::Value;
 
 use super::{Fields, PlannerConfig, TargetName};
 use crate::config::scenario::DeploymentMode;
+use crate::serving::planner::demand::MOST_WORKERS;
+use crate::simulation::Shown;
 
 impl Fields {
     /// What is wrong, one sentence each, for a deployment of this mode if it is known.
@@ -177,8 +179,28 @@ impl Fields {
         for (name, bound) in [("ttft_ms", resolved.ttft_ms), ("itl_ms", resolved.itl_ms)] {
             refuse(
                 !(bound.is_finite() && bound > 0.0),
-                format!("{name}: {bound} must be finite and above 0"),
+                format!("{name}: {} must be finite and above 0", Shown(bound)),
             );
+        }
+        for (name, workers) in [
+            ("min_endpoint", self.min_endpoint),
+            ("prefill_min_endpoint", self.prefill_min_endpoint),
+            ("decode_min_endpoint", self.decode_min_endpoint),
+        ] {
+            let excess = workers.filter(|&workers| workers > MOST_WORKERS);
+            refuse(
+                excess.is_some(),
+                format!(
+                    "{name}: {} is more than {MOST_WORKERS}, the most workers of a pool",
+                    excess.unwrap_or(0)
+                ),
+            );
+        }
+        for (name, gpus) in
+            [("min_gpu_budget", resolved.min_gpu_budget), ("max_gpu_budget", resolved.max_gpu_budget)]
+        {
+            let most = i64::from(MOST_WORKERS);
+            refuse(gpus > most, format!("{name}: {gpus} is more than {most}; leave the budget open with -1"));
         }
         let (min, max) = (resolved.min_gpu_budget, resolved.max_gpu_budget);
         refuse(max == 0, "max_gpu_budget: 0 leaves no GPU; leave the budget open with -1".into());
@@ -206,7 +228,10 @@ impl Fields {
         let usable = seconds.is_finite() && seconds >= 0.001 && intervals_fit;
         refuse(
             !usable,
-            format!("scheduling.scale_interval_seconds: {seconds} does not divide every interval in use"),
+            format!(
+                "scheduling.scale_interval_seconds: {} does not divide every interval in use",
+                Shown(seconds)
+            ),
         );
     }
 
