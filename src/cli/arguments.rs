@@ -1,13 +1,14 @@
 //! The arguments of the command line.
 
+mod trace;
+
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+pub(super) use self::trace::*;
 use crate::config::Override;
-use crate::config::scenario::ZeroOutput;
-use crate::workload::generate::{Conversation, Sine, ToolAgent};
 
 /// Finds the deployment of a language model that serves a given traffic best.
 ///
@@ -293,20 +294,6 @@ pub(super) struct Overrides {
 }
 
 #[derive(Debug, Subcommand)]
-pub(super) enum TraceCommand {
-    /// Print what is in a trace: rows, span, rate, lengths, and how much of its prompts could be reused
-    Stats(TraceArguments),
-    /// Write a trace of any form, or the requests.jsonl of a replay, to standard output as Mooncake JSONL
-    ///
-    /// Times are in milliseconds from the earliest arrival. Rows of a replay become requests that arrive when they arrived there, later turns of a session as long after the
-    /// end of the turn before them.
-    Convert(TraceArguments),
-    /// Write a seeded trace to standard output: the same options give the same bytes
-    #[command(subcommand)]
-    Generate(GenerateCommand),
-}
-
-#[derive(Debug, Subcommand)]
 pub(super) enum ProfilesCommand {
     /// List the families of profiles, or the profiles that have all of some words in their description
     List {
@@ -381,157 +368,4 @@ pub(super) struct SampleArguments {
     /// Keep the table in this folder, under a name that follows from the deployment and the data
     #[arg(long, value_name = "DIR")]
     pub(super) cache: Option<PathBuf>,
-}
-
-/// A trace to be read.
-#[derive(Debug, Args)]
-pub(super) struct TraceArguments {
-    /// The trace, plain or gzip; with `--from dynamo` also several that are parts of one
-    #[arg(required = true, value_name = "FILE")]
-    pub(super) files: Vec<PathBuf>,
-    /// Form that it is in
-    #[arg(long, value_enum, default_value_t = TraceForm::Mooncake)]
-    pub(super) from: TraceForm,
-    /// Tokens that one hash id stands for [default: 512]; with `--from llmservingsim`, tokens of the blocks that token ids
-    /// are put into [default: 16]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    pub(super) block_size: Option<u32>,
-    /// Unit of its time stamps, where that can be in doubt [default: ms; s with `--from splitwise`, `burstgpt` and `vllm`]
-    #[arg(long, value_enum)]
-    pub(super) time_unit: Option<TimeUnit>,
-    /// Requests per second for a trace without time stamps (`--from lengths`, and `vllm` where they were not saved)
-    #[arg(long, value_name = "RATE")]
-    pub(super) request_rate: Option<f64>,
-    /// How the arrivals of `--request-rate` are spread
-    #[arg(long, value_enum, default_value_t = Spread::Fixed, requires = "request_rate")]
-    pub(super) arrival: Spread,
-    /// Seed of random arrivals
-    #[arg(long, value_name = "SEED", default_value_t = 42, requires = "request_rate")]
-    pub(super) arrival_seed: u64,
-    /// Take the rows of a session (`dynamo`, `burstgpt`, `aiperf`) as turns that wait for each other, with the think times
-    /// on record, instead of letting each arrive when it did
-    #[arg(long)]
-    pub(super) sessions: bool,
-    /// What becomes of rows that ask for no output [default: drop; `convert` keeps those of Mooncake traces]
-    #[arg(long, value_enum)]
-    pub(super) zero_output: Option<ZeroOutputRows>,
-    /// Refuse whatever would be dropped or repaired
-    #[arg(long)]
-    pub(super) strict: bool,
-    /// Only the first rows
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    pub(super) max_requests: Option<u32>,
-}
-
-/// Form of a trace. Nothing is read by guess-work: what does not fit is refused, with a hint at what it looks like.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum TraceForm {
-    /// Mooncake JSONL, or the requests.jsonl of a replay
-    Mooncake,
-    /// Dynamo request traces (dynamo.request.trace.v1)
-    Dynamo,
-    /// Azure traces: CSV with a wall clock
-    Azure,
-    /// Splitwise traces, and as processed for Vidur: CSV, seconds
-    Splitwise,
-    /// BurstGPT: CSV, seconds
-    Burstgpt,
-    /// LLMServingSim workloads: JSONL, nanoseconds
-    Llmservingsim,
-    /// Lengths only, as taken from ShareGPT: CSV or JSONL; needs --request-rate
-    Lengths,
-    /// Results of `vllm bench serve --save-result --save-detailed`
-    Vllm,
-    /// `profile_export.jsonl` of AIPerf
-    Aiperf,
-}
-
-/// Unit of a trace's time stamps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum TimeUnit {
-    /// Seconds
-    S,
-    /// Milliseconds
-    Ms,
-    /// Microseconds
-    Us,
-    /// Nanoseconds
-    Ns,
-}
-
-/// How arrivals are spread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Spread {
-    /// Equal gaps
-    Fixed,
-    /// Random gaps, as of many independent users
-    Poisson,
-}
-
-/// What becomes of rows that ask for no output.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum ZeroOutputRows {
-    /// Left out and counted
-    Drop,
-    /// Kept: their prompts are computed and nothing is generated
-    PrefillOnly,
-}
-
-impl From<ZeroOutputRows> for ZeroOutput {
-    fn from(rows: ZeroOutputRows) -> Self {
-        match rows {
-            ZeroOutputRows::Drop => Self::Drop,
-            ZeroOutputRows::PrefillOnly => Self::PrefillOnly,
-        }
-    }
-}
-
-/// The generators. Their defaults are those of the library.
-#[derive(Debug, Subcommand)]
-pub(super) enum GenerateCommand {
-    /// Chat sessions whose turns share their history
-    Conversation {
-        /// Rows to write
-        #[arg(long, default_value_t = Conversation::default().rows)]
-        rows: u32,
-        /// Seed of all draws
-        #[arg(long, default_value_t = Conversation::default().seed)]
-        seed: u64,
-        /// Requests per second in the long run
-        #[arg(long, default_value_t = Conversation::default().requests_per_second)]
-        requests_per_second: f64,
-    },
-    /// Tool calls of agents behind large shared preambles, beside chat
-    ToolAgent {
-        /// Rows to write
-        #[arg(long, default_value_t = ToolAgent::default().rows)]
-        rows: u32,
-        /// Seed of all draws
-        #[arg(long, default_value_t = ToolAgent::default().seed)]
-        seed: u64,
-        /// Requests per second in the long run
-        #[arg(long, default_value_t = ToolAgent::default().requests_per_second)]
-        requests_per_second: f64,
-    },
-    /// A rate that swings, with requests of one size that share nothing
-    Sine {
-        /// Length of the trace in seconds
-        #[arg(long, default_value_t = Sine::default().duration_s)]
-        duration_s: u32,
-        /// Seconds from one peak to the next
-        #[arg(long, default_value_t = Sine::default().period_s)]
-        period_s: f64,
-        /// Mean rate in requests per second
-        #[arg(long, default_value_t = Sine::default().base_rps)]
-        base_rps: f64,
-        /// Swing of the rate to either side, in requests per second
-        #[arg(long, default_value_t = Sine::default().amplitude_rps)]
-        amplitude_rps: f64,
-        /// Prompt tokens of each request
-        #[arg(long, default_value_t = Sine::default().isl)]
-        isl: u32,
-        /// Output tokens of each request
-        #[arg(long, default_value_t = Sine::default().osl)]
-        osl: u32,
-    },
 }

@@ -8,6 +8,7 @@ use clap_complete::Shell;
 use super::arguments::Arguments;
 use super::console::Console;
 use super::failure::{Failure, Status};
+use super::output::look_at_folder;
 use crate::report::files::write_atomically;
 
 /// Writes the completion script of a shell.
@@ -21,6 +22,7 @@ pub(super) fn completions(shell: Shell) -> Result<Status, Failure> {
 
 /// Writes a manual page for the program and one for each of its commands.
 pub(super) fn pages(folder: &Path) -> Result<Status, Failure> {
+    look_at_folder("FOLDER", folder)?;
     std::fs::create_dir_all(folder)
         .map_err(|error| Failure::input(format!("{}: {error}", folder.display())))?;
     let mut command = Arguments::command();

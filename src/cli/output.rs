@@ -16,17 +16,7 @@ pub(super) struct OutputFolder {
 impl OutputFolder {
     /// Whether a folder can be there: nothing is made yet.
     pub(super) fn look_at(path: &Path) -> Result<(), Failure> {
-        let there = path.ancestors().find(|part| part.exists());
-        match there.filter(|part| !part.is_dir()) {
-            Some(part) => {
-                let part = part.display();
-                Err(Failure::input(format!(
-                    "--output-dir {}: {part} is a file, not a folder",
-                    path.display()
-                )))
-            }
-            None => Ok(()),
-        }
+        look_at_folder("--output-dir", path)
     }
 
     /// Makes sure that the folder is there and holds none of `names` from an earlier run.
@@ -99,6 +89,18 @@ impl OutputFolder {
         let file = File::create(&path)
             .map_err(|error| Failure::input(format!("{} could not be written: {error}", path.display())))?;
         Ok(Box::new(file))
+    }
+}
+
+/// Whether there can be a folder under this path: nothing is made yet.
+pub(super) fn look_at_folder(option: &str, path: &Path) -> Result<(), Failure> {
+    let there = path.ancestors().find(|part| part.exists());
+    match there.filter(|part| !part.is_dir()) {
+        Some(part) => {
+            let (path, part) = (path.display(), part.display());
+            Err(Failure::input(format!("{option} {path}: {part} is a file, not a folder")))
+        }
+        None => Ok(()),
     }
 }
 

@@ -13,7 +13,9 @@ pub struct FactFiles {
     /// Models: each a Hugging Face `config.json`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub models: Vec<FactFile>,
-    /// GPUs: each a small JSON file of data sheet figures.
+    /// GPUs: each a small JSON file of data sheet figures of one GPU: `memory_bytes`, `memory_bandwidth` (bytes per second),
+    /// `bf16_flops`, `fp8_flops` and `fp4_flops` (operations per second; the last two only where there are any), `gpus_per_node`,
+    /// `intra_node_bandwidth` and `inter_node_bandwidth` (bytes per second, one way).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub hardware: Vec<FactFile>,
 }

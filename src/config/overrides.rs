@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use super::diagnostics::Problem;
-use super::tree::{Content, Entry, Node, Span};
+use super::tree::{Content, Entry, Node, Span, shortened};
 use super::yaml::{self, join};
 
 /// One `key.path=value`.
@@ -35,7 +35,7 @@ impl FromStr for Override {
 impl Override {
     /// How messages name it.
     pub(super) fn name(&self) -> String {
-        format!("--set {}={}", self.path, self.value)
+        format!("--set {}={}", self.path, shortened(&self.value))
     }
 
     /// Puts the value into the tree, making the sections on the way that are not there yet.

@@ -51,7 +51,7 @@ pub struct GridConfig {
     /// The file.
     pub path: MeasuredFile,
     /// Time of the CPU that each pass takes besides, in milliseconds.
-    #[schemars(range(min = 0.0))]
+    #[schemars(default, range(min = 0.0, max = 1e9))]
     pub pass_overhead_ms: f64,
 }
 
@@ -78,7 +78,7 @@ pub struct ProfileConfig {
     /// Measured passes that scale the profile: one factor for each phase.
     pub rescale: Option<MeasuredFile>,
     /// Time of the CPU that each pass takes besides, in milliseconds.
-    #[schemars(range(min = 0.0))]
+    #[schemars(default, range(min = 0.0, max = 1e9))]
     pub pass_overhead_ms: f64,
 }
 
@@ -100,7 +100,7 @@ pub struct RooflineConfig {
     /// What a pass pays that computes prompts and decodes, as in a profile.
     pub mixed_passes: Option<MixedPasses>,
     /// Time of the CPU that each pass takes besides, in milliseconds.
-    #[schemars(range(min = 0.0))]
+    #[schemars(default, range(min = 0.0, max = 1e9))]
     pub pass_overhead_ms: f64,
 }
 
@@ -127,7 +127,18 @@ pub enum MixedPasses {
     Summed,
 }
 
-/// A file of measured passes.
+/// A file of measured passes of one deployment, which `spica profiles check` looks at.
+///
+/// CSV: the first line names the columns, in any order. `batch`: prompts or requests of the pass; required. `latency_ms`: what it
+/// took, in milliseconds; required. `new_tokens`: prompt tokens of each that it computed, in passes that compute prompts.
+/// `prefix_tokens`: tokens of each that were there before; 0 when left out. `context_tokens`: mean length of the requests in tokens,
+/// in decode passes. Every row has one of `new_tokens` and `context_tokens`; a grid needs at least 12 rows of each kind, a `rescale`
+/// one row of either. The columns of `spica profiles query` (`phase`, `batch`, `new_or_context`, `prefix`, with `latency_ms`) do as
+/// well. Other columns do not matter, but a `deployment` column has to name one only.
+///
+/// NPZ: the arrays of the reference. `prefill_isl`: tokens, rising. `prefill_ttft_ms`: milliseconds of each.
+/// `decode_active_kv_tokens` and `decode_context_length`: tokens, rising. `decode_itl`: milliseconds, a row for each number of active
+/// tokens, a column for each length.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 #[serde(transparent)]
 pub struct MeasuredFile {

@@ -190,7 +190,8 @@ impl Node {
     }
 }
 
-fn shortened(text: &str) -> String {
+/// The first line of a text, or what of it a message has room for.
+pub(super) fn shortened(text: &str) -> String {
     const LONGEST: usize = 60;
     let line = text.lines().next().unwrap_or_default();
     if line.chars().count() <= LONGEST && line.len() == text.len() {

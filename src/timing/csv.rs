@@ -65,7 +65,7 @@ impl fmt::Display for RowProblems {
 
 impl Csv {
     /// Reads a file whose first line names its columns, in any order, or whose columns are `usual` where that line is a
-    /// row already: where none of its fields is the name of a usual column.
+    /// row already: where none of its fields is the name of a usual column, and one of them is a number.
     ///
     /// # Errors
     /// Lines that cannot be read or have another number of fields than there are columns, all of them.
@@ -86,7 +86,8 @@ impl Csv {
             }
             let fields: Vec<String> = line.split(',').map(|field| unquoted(field.trim())).collect();
             if csv.columns.is_empty() {
-                if fields.iter().any(|field| usual.contains(&field.as_str())) {
+                let is_row = fields.iter().any(|field| field.parse::<f64>().is_ok());
+                if !is_row || fields.iter().any(|field| usual.contains(&field.as_str())) {
                     csv.columns = fields;
                     continue;
                 }

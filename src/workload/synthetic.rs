@@ -11,7 +11,7 @@ use super::problem::{Place, Problems, WorkloadErrors};
 use super::random::Draws;
 use super::{InputTally, Loaded, Prompt, Request, RequestId, Workload};
 use crate::config::scenario::{Arrival, ArrivalProcess, Synthetic};
-use crate::simulation::{InvalidDuration, SimDuration, SimTime};
+use crate::simulation::{InvalidDuration, Shown, SimDuration, SimTime};
 
 /// Seed of the prefix groups; the seed of the arrivals does not touch them.
 const GROUP_SEED: u64 = 42;
@@ -146,7 +146,7 @@ fn arrivals(synthetic: &Synthetic, pacing: Pacing, problems: &mut Problems) -> V
         return vec![SimTime::ZERO; sessions];
     };
     spread(sessions, rate, synthetic.arrival, pacing.divisor()).unwrap_or_else(|error| {
-        problems.add(Place::Whole, "request_rate", format!("{rate} requests per second: {error}"));
+        problems.add(Place::Whole, "request_rate", format!("{} requests per second: {error}", Shown(rate)));
         Vec::new()
     })
 }

@@ -21,6 +21,8 @@ pub struct Measured {
 /// The columns of a file of measured passes, in their usual order.
 const COLUMNS: [&str; 6] =
     ["deployment", "batch", "new_tokens", "prefix_tokens", "context_tokens", "latency_ms"];
+/// Longest pass, eleven days in milliseconds.
+const LONGEST_MS: f64 = 1e9;
 /// The columns that a priced query has instead.
 const QUERY_COLUMNS: [&str; 3] = ["phase", "new_or_context", "prefix"];
 
@@ -43,7 +45,8 @@ impl Measured {
             missing.push("new_tokens or context_tokens");
         }
         if !missing.is_empty() {
-            let message = format!("columns are missing: {}", missing.join(", "));
+            let found = if csv.columns.is_empty() { "nothing".into() } else { csv.columns.join(", ") };
+            let message = format!("columns are missing: {}; found {found}", missing.join(", "));
             return Err(vec![RowProblem::new(1, message)]);
         }
         let (mut measured, mut problems) = (Self::default(), Vec::new());
@@ -100,11 +103,17 @@ impl Measured {
         let mut number = |name: &str, least: f64| {
             let text = field(name);
             let text = if text.is_empty() && least == 0.0 { "0" } else { text };
-            let number = text.parse::<f64>().ok().filter(|number| number.is_finite() && *number >= least);
+            let range = least..=if name == "latency_ms" { LONGEST_MS } else { f64::MAX };
+            let number = text.parse::<f64>().ok().filter(|number| range.contains(number));
             if number.is_none() {
                 problems.push(RowProblem::new(
                     row.line,
-                    format!("{name}: `{text}` is not a number from {least} up"),
+                    match name {
+                        "latency_ms" => {
+                            format!("{name}: `{text}` is not a number from {least} to {LONGEST_MS}")
+                        }
+                        _ => format!("{name}: `{text}` is not a number from {least} up"),
+                    },
                 ));
             }
             number.unwrap_or(1.0)
@@ -162,7 +171,7 @@ mod tests {
         assert!(problems.iter().zip(expected).all(|(found, start)| found.starts_with(start)), "{problems:?}");
         assert_eq!(
             read("batch,x\n").unwrap_err(),
-            ["1: columns are missing: latency_ms, new_tokens or context_tokens"]
+            ["1: columns are missing: latency_ms, new_tokens or context_tokens; found batch"]
         );
         let two = read("deployment,batch,context_tokens,latency_ms\na,1,64,6.2\nb,1,64,6\n").unwrap_err();
         assert!(two[0].contains("`b`, after rows of `a`"), "{two:?}");

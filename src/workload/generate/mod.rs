@@ -12,6 +12,8 @@ mod tool_agent;
 
 use std::io::{self, Write};
 
+use crate::simulation::Shown;
+
 pub use self::conversation::Conversation;
 pub use self::sine::Sine;
 pub use self::tool_agent::ToolAgent;
@@ -72,7 +74,7 @@ fn blocks(tokens: u32) -> usize {
 
 /// Refuses an option by name.
 fn refuse(option: &str, value: f64, rule: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidInput, format!("{option}: {value} {rule}"))
+    io::Error::new(io::ErrorKind::InvalidInput, format!("{option}: {} {rule}", Shown(value)))
 }
 
 /// Refuses a number that is not finite and above 0.

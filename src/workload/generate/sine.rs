@@ -5,6 +5,9 @@ use std::io::{self, Write};
 
 use super::{Row, positive, refuse};
 
+/// Rows that a trace can be expected to have.
+const MOST_ROWS: f64 = 1e8;
+
 /// A trace whose rate follows a sine, to see what an autoscaler makes of it. Each second has a whole number of
 /// requests, spread evenly; all are of one size and their prompts share nothing.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -61,6 +64,12 @@ impl Sine {
         }
         if !self.amplitude_rps.is_finite() {
             return Err(refuse("amplitude_rps", self.amplitude_rps, "is not finite"));
+        }
+        positive("duration_s", f64::from(self.duration_s))?;
+        let most = (self.base_rps + self.amplitude_rps.abs()) * f64::from(self.duration_s);
+        if most > MOST_ROWS {
+            let message = format!("makes {most:e} rows in all, more than {MOST_ROWS:e}");
+            return Err(refuse("base_rps", self.base_rps, &message));
         }
         if (0..self.duration_s).all(|second| self.requests_in(second) == 0) {
             return Err(refuse("base_rps", self.base_rps, "leaves every second without a request"));
