@@ -2,7 +2,6 @@
 
 use super::hints::odd_characters;
 use super::tree::{Content, Meaning, Node, Number};
-use crate::simulation::Shown;
 
 /// Bounds of a real number.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -97,7 +96,7 @@ pub(super) fn integer(node: &Node, key: &str, least: i128, most: i128) -> Result
             return Err(format!(
                 "{} is not a whole number; write `{key}: {}`",
                 node.shown(),
-                Shown(real.round())
+                plain(real.round())
             ));
         }
         None => return Err(not_a_number(node, key, "whole number", &least.max(1).to_string(), false)),
@@ -121,7 +120,7 @@ pub(super) fn float(node: &Node, key: &str, limit: Limit) -> Result<f64, String>
         return Ok(real);
     }
     let percent = limit.is_share() && real > 1.0 && real <= 100.0;
-    let example = if percent { format!("; write `{key}: {}`", Shown(real / 100.0)) } else { String::new() };
+    let example = if percent { format!("; write `{key}: {}`", real / 100.0) } else { String::new() };
     Err(format!("{} is out of range: it {}{example}", node.shown(), limit.rule(real)))
 }
 
@@ -145,6 +144,11 @@ fn not_a_number(node: &Node, key: &str, kind: &str, example: &str, share: bool) 
     format!("{} is not a {kind}{odd}{quoted}; write `{key}: {example}`", node.shown())
 }
 
+/// Without hundreds of digits.
+fn plain(real: f64) -> String {
+    if real.abs() < 1e15 { real.to_string() } else { format!("{real:e}") }
+}
+
 /// The number that somebody meant by `16 GPUs`, `3k`, `2s` or `1_000`, in the unit of `key`.
 fn meant(text: &str, key: &str, share: bool) -> Option<String> {
     let text = text.trim().replace('_', "");
@@ -166,7 +170,7 @@ fn meant(text: &str, key: &str, share: bool) -> Option<String> {
         _ if share && number > 1.0 && number <= 100.0 => 1e-2,
         _ => 1.0,
     };
-    Some(Shown(number * scale).to_string())
+    Some(plain(number * scale))
 }
 
 #[cfg(test)]

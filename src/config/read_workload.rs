@@ -333,8 +333,9 @@ impl<'s, 'a> Block<'s, 'a> {
             }
             [first, rest @ ..] => {
                 for key in rest {
-                    let message = format!("given beside `{first}`, but {} may be set", kind.one_of_loads());
-                    section.problem(key, message);
+                    let message =
+                        format!("`{key}` is given beside `{first}`, but {} may be set", kind.one_of_loads());
+                    section.problem_between(&[first, key], message);
                 }
                 None
             }

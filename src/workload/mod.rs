@@ -61,7 +61,7 @@ impl Workload {
             let mut next = first.next_turn;
             while let Some(turn) = next {
                 let turn = &self.requests[turn.0 as usize];
-                at = at + turn.delay;
+                at += turn.delay;
                 next = turn.next_turn;
             }
             at

@@ -199,8 +199,12 @@ workload: {trace_path: a}
         ("deployment.decode=null", "deployment.decode", "required key is missing"),
         ("deployment.decode.workers=0", "deployment.decode.workers", "1 or more"),
         ("deployment.agg={}", "deployment.agg", "`prefill` and `decode`"),
-        ("deployment.decode.engine.backend=trtllm", "deployment.decode", "same `engine.backend`"),
-        ("deployment.decode.engine.block_size=16", "deployment.decode", "not 64 and 16"),
+        (
+            "deployment.decode.engine.backend=trtllm",
+            "deployment.decode.engine.backend",
+            "same `engine.backend`",
+        ),
+        ("deployment.decode.engine.block_size=16", "deployment.decode.engine.block_size", "not 64 and 16"),
         (
             "deployment.kv_transfer.bytes_per_token=null",
             "deployment.kv_transfer.bandwidth_gbps",

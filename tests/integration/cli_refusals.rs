@@ -1,0 +1,283 @@
+//! Exit status 2, with the key and the rule, for what no run could make sense of: impossible times, more than a machine can
+//! hold, names that nobody knows, places that cannot be written to.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
+
+use super::cli_command::Workplace;
+
+const SCENARIO: &str = "\
+deployment:
+  mode: agg
+  router: {policy: kv_router}
+  agg: {workers: 2, engine: {num_gpu_blocks: 4096}}
+workload: {isl: 500, osl: 20, concurrency: 4, num_request_ratio: 10}
+";
+
+const SEARCH: &str = "\
+search_space:
+  model_name: MiniMaxAI/MiniMax-M2.5
+  hardware_sku: h200_sxm
+  deployment_mode: [agg]
+  parallel_configs: [{tp: 8, moe_ep: 8, replicas: 1}]
+  gpu_budget: 8
+  planner_scaling_policy: [disabled]
+  router_mode: [round_robin]
+workload: {isl: 500, osl: 20, concurrency: 4, num_request_ratio: 4}
+";
+
+/// Each change of the file is refused by `check` and by the run, with all of the words and nothing written.
+#[track_caller]
+fn assert_refused(command: &str, text: &str, cases: &[(&str, &[&str])]) {
+    let place = Workplace::with("file.yaml", text);
+    for (set, words) in cases {
+        for command in ["check", command] {
+            let mut arguments = vec![command, "file.yaml", "--set", set];
+            if command != "check" {
+                arguments.extend(["--output-dir", "out"]);
+            }
+            let answer = place.run(&arguments);
+            assert_eq!(answer.status, 2, "{set}: {}", answer.stderr);
+            let longest = answer.stderr.split_whitespace().map(str::len).max().unwrap_or(0);
+            assert!(longest < 90, "{set}: a figure without end: {}", answer.stderr);
+            answer.refusing(words);
+            assert_eq!(place.files(), ["file.yaml"], "{set}");
+        }
+    }
+}
+
+#[test]
+fn impossible_times() {
+    let planner = "deployment.planner";
+    assert_refused(
+        "replay",
+        SCENARIO,
+        &[
+            (
+                "deployment.agg.timing={model: fixed, prefill_ms: 1e12, decode_ms: 1}",
+                &["prefill_ms", "11 days"],
+            ),
+            ("deployment.agg.timing={model: polynomial, pass_overhead_ms: 1}", &["pass_overhead_ms"]),
+            ("deployment.agg.startup_time_s=1e12", &["startup_time_s", "31 years"]),
+            ("deployment.agg.engine.speedup_ratio=1e-300", &["speedup_ratio", "from 0.000001"]),
+            ("deployment.agg.engine.decode_speedup_ratio=1e300", &["decode_speedup_ratio", "to 1000000000"]),
+            ("deployment.router.router_temperature=1e300", &["router_temperature: 1e300", "below 1e15"]),
+            ("deployment.router.kv_event_lag_ms=1e300", &["kv_event_lag_ms: 1e300", "a year"]),
+            ("deployment.planner={policy: queue_aware, interval_s: 1e300}", &["interval_s: 1e300", "a year"]),
+            (
+                "workload={isl: 5, osl: 5, request_rate: 1e-300, num_request_ratio: 2e300}",
+                &["request_rate: 1e-300"],
+            ),
+            (
+                "workload={requests: [{arrival_ms: 0, input_length: 5, output_length: 5}, \
+                 {arrival_ms: 1, input_length: 5, output_length: 5}], arrival_speedup_ratio: 1e-300}",
+                &["workload.requests[1].arrival_ms"],
+            ),
+            (
+                &format!("{planner}={{policy: load_180_5, load_adjustment_interval_seconds: 5000000000}}"),
+                &["load_adjustment_interval_seconds", "a whole number from 0 to 4294967295"],
+            ),
+        ],
+    );
+}
+
+#[test]
+fn times_that_add_up_to_more_than_the_clock_has() {
+    let place = Workplace::with("file.yaml", SCENARIO);
+    let workload = "workload={isl: 5, osl: 5, concurrency: 1, num_request_ratio: 1, turns_per_session: 200, \
+                    inter_turn_delay_ms: 1e12}";
+    place.run(&["replay", "file.yaml", "--set", workload]).refusing(&["file.yaml: ", "584 years"]);
+}
+
+#[test]
+fn more_than_a_machine_can_hold() {
+    let far = "{requests: [{arrival_ms: 0, input_length: 5, output_length: 5}, \
+               {arrival_ms: 1e12, input_length: 5, output_length: 5}]}";
+    let with_planner = format!("{SCENARIO}sla: null\n").replace("  agg:", "  planner: load_180_5\n  agg:");
+    assert_refused(
+        "replay",
+        &with_planner,
+        &[(
+            &format!("workload={far}"),
+            &["file.yaml:4: deployment.planner: it would decide 200000000 times"],
+        )],
+    );
+    assert_refused(
+        "replay",
+        SCENARIO,
+        &[
+            ("workload.turns_per_session=4294967295", &["turns_per_session", "at most 5000000"]),
+            ("workload.num_request_ratio=1e300", &["num_request_ratio: 4e300 requests"]),
+            ("workload.isl=4294967295", &["isl", "at most 2147483647"]),
+            ("workload.osl=4294967295", &["osl", "at most 2147483647"]),
+            ("deployment.agg.engine.block_size=4294967295", &["block_size", "at most 2147483647"]),
+            ("deployment.agg={workers: 100000, dp_size: 1024}", &["workers", "at most 100000 ranks"]),
+            (
+                "deployment.agg={workers: 100000, tensor_parallel_size: 1024, pipeline_parallel_size: 64}",
+                &["6553600000 GPUs"],
+            ),
+            (
+                "workload={isl: 2147483647, osl: 5, concurrency: 9, num_request_ratio: 9, num_prefix_groups: 2, \
+                 shared_prefix_ratio: 0.5}",
+                &["workload.shared_prefix_ratio: ", "more than 100000000"],
+            ),
+            (
+                "workload={isl: 500, osl: 5, concurrency: 9, num_request_ratio: 9, num_prefix_groups: 4294967295, \
+                 shared_prefix_ratio: 0.5}",
+                &["workload.num_prefix_groups: ", "more than 100000000"],
+            ),
+            (
+                "deployment.planner={policy: load_180_5, min_endpoint: 4294967295}",
+                &["min_endpoint", "100000"],
+            ),
+            (
+                "deployment.planner={policy: queue_aware, min_endpoint: 4294967295}",
+                &["min_endpoint", "100000"],
+            ),
+            (
+                "deployment.planner={policy: load_180_5, min_gpu_budget: 900000, max_gpu_budget: -1}",
+                &["min_gpu_budget"],
+            ),
+        ],
+    );
+    let replicas = format!("{SCENARIO}sla: null\n").replace("  agg: {", "  agg: {dp_size: 1024, ");
+    let change = "deployment.replica_changes=[{at_ms: 1, workers: 100000}]";
+    assert_refused("replay", &replicas, &[(change, &["replica_changes[0].workers", "at most 100000 ranks"])]);
+    assert_refused(
+        "search",
+        SEARCH,
+        &[
+            ("sweep.candidates_per_round=4294967295", &["candidates_per_round", "at most 65536"]),
+            ("search_space.gpu_budget=4294967295", &["gpu_budget", "at most 100000"]),
+            ("search_space.min_endpoint=4294967295", &["min_endpoint", "at most 100000"]),
+            (
+                "search_space={model_name: MiniMaxAI/MiniMax-M2.5, hardware_sku: h200_sxm, deployment_mode: [disagg], \
+                 gpu_budget: 600}",
+                &["search_space.gpu_budget: ", "at most those of 512"],
+            ),
+            (
+                "search_space.parallel_configs=[{tp: 1, attention_dp: 1024, replicas: 100000}]",
+                &["at most 100000 ranks"],
+            ),
+            (
+                "workload={isl: 5, osl: 5, kv_load_ratio: 1, num_request_ratio: 1e9}",
+                &["num_request_ratio", "at most 5000000"],
+            ),
+        ],
+    );
+}
+
+#[test]
+fn names_that_nobody_knows() {
+    assert_refused(
+        "search",
+        SEARCH,
+        &[
+            (
+                "search_space.backend_version=9",
+                &["search_space.backend_version: ", "with vllm for `9`; known: 0.24.0"],
+            ),
+            (
+                "search_space.timing={model: profile, quantization: fp7}",
+                &["search_space.timing.quantization: ", "known: fp8_block"],
+            ),
+            ("sweep.sampler=rnadom", &["sweep.sampler: `rnadom` is not a sampler", "first, `random`"]),
+            (
+                "search_space.router_mode=[round_robbin]",
+                &["search_space.router_mode[0].policy: ", "did you mean `round_robin`?"],
+            ),
+            (
+                "search_space.planner_scaling_policy=[{policy: hybrid_180_5, ttft_ms: 100}]",
+                &["search_space.planner_scaling_policy[0].policy: ", "`optimization_target: sla`"],
+            ),
+            (
+                "search_space.planner_scaling_policy=[queue_awar]",
+                &["search_space.planner_scaling_policy[0].policy: ", "did you mean `queue_aware`?"],
+            ),
+        ],
+    );
+    assert_refused(
+        "replay",
+        SCENARIO,
+        &[
+            (
+                "deployment.planner={optimization_target: sla, load_predictor: klaman}",
+                &[
+                    "deployment.planner.load_predictor: unknown load predictor `klaman`",
+                    "did you mean `kalman`?",
+                ],
+            ),
+            (
+                "deployment.planner={policy: disabled, ttft_ms: 1, itl_ms: 2}",
+                &["deployment.planner.ttft_ms: has no effect", "deployment.planner.itl_ms: has no effect"],
+            ),
+        ],
+    );
+}
+
+#[test]
+fn a_version_that_some_engine_has_is_searched() {
+    let place = Workplace::with("file.yaml", SEARCH);
+    let both = "search_space.backend=[vllm, sglang]";
+    let set = ["check", "file.yaml", "--set", "search_space.backend_version=0.24.0", "--set", both];
+    let answer = place.run(&set).ending(0);
+    assert!(answer.stderr.contains("no aggregated deployment with sglang"), "{}", answer.stderr);
+}
+
+#[test]
+fn places_that_cannot_be_written_to() {
+    let place = Workplace::with("file.yaml", SCENARIO);
+    place.write("search.yaml", SEARCH);
+    place.write("there", "");
+    std::fs::create_dir(place.path("folder")).unwrap();
+    let before = place.files();
+    for arguments in [
+        &["replay", "file.yaml", "--output-dir", "there"][..],
+        &["replay", "file.yaml", "--output-dir", "there/below"],
+        &["search", "search.yaml", "--output-dir", "there"],
+        &["search", "shard", "search.yaml", "--index", "0", "--of", "1", "--output-dir", "there"],
+        &["man", "there"],
+    ] {
+        place.run(arguments).refusing(&["there is a file, not a folder"]);
+    }
+    place.run(&["replay", "file.yaml", "--timeline", "folder"]).refusing(&["--timeline folder: is a folder"]);
+    place
+        .run(&["replay", "file.yaml", "--timeline", "no/x.json"])
+        .refusing(&["--timeline no/x.json: there is no folder no"]);
+    // Everything that is wrong comes at once.
+    let all =
+        ["replay", "file.yaml", "--output-dir", "there", "--timeline", "folder", "--set", "workload.isl=0"];
+    place.run(&all).refusing(&["workload.isl"]);
+    let all = [
+        "replay",
+        "file.yaml",
+        "--output-dir",
+        "there",
+        "--timeline",
+        "folder",
+        "--set",
+        "deployment.router=dice",
+    ];
+    place.run(&all).refusing(&["unknown router `dice`", "--output-dir there", "--timeline folder"]);
+    assert_eq!(place.files(), before);
+}
+
+#[test]
+fn measured_files_say_what_their_head_has() {
+    let place = Workplace::with("ab.csv", "a,b\n");
+    place.run(&["profiles", "check", "ab.csv"]).refusing(&[
+        "ab.csv:1: columns are missing: batch, latency_ms, new_tokens or context_tokens; found a, b",
+    ]);
+    place.write("empty.csv", "");
+    place
+        .run(&["profiles", "check", "empty.csv"])
+        .refusing(&["empty.csv:1: columns are missing", "found nothing"]);
+    place.write("long.csv", "batch,context_tokens,latency_ms\n1,1,1e300\n");
+    place
+        .run(&["profiles", "check", "long.csv"])
+        .refusing(&["long.csv:2: latency_ms: `1e300` is not a number from"]);
+    place
+        .run(&["trace", "generate", "sine", "--base-rps", "1e300"])
+        .refusing(&["base_rps: 1e300", "more than 1e8"]);
+    place.run(&["trace", "generate", "sine", "--base-rps", "-7"]).refusing(&["base_rps: -7"]);
+    place.run(&["trace", "generate", "sine", "--duration-s", "0"]).refusing(&["duration_s: 0"]);
+}
