@@ -171,7 +171,7 @@ mod tests {
         assert!(problems.iter().zip(expected).all(|(found, start)| found.starts_with(start)), "{problems:?}");
         assert_eq!(
             read("batch,x\n").unwrap_err(),
-            ["1: columns are missing: latency_ms, new_tokens or context_tokens; found batch"]
+            ["1: columns are missing: latency_ms, new_tokens or context_tokens; found batch, x"]
         );
         let two = read("deployment,batch,context_tokens,latency_ms\na,1,64,6.2\nb,1,64,6\n").unwrap_err();
         assert!(two[0].contains("`b`, after rows of `a`"), "{two:?}");
