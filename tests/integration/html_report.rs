@@ -152,6 +152,108 @@ fn the_page_of_a_search_holds_its_figures() {
 }
 
 #[test]
+fn effects_and_lines_show_every_deployment_that_was_tried() {
+    let place = searched();
+    let html = place.run(&["report", "out"]).ending(0).stdout;
+    let result = place.read_json("out/candidates.json");
+    let candidates = result["candidates"].as_array().unwrap();
+    for id in ["settings", "effect_replicas", "effect_tp"] {
+        assert!(html.contains(&format!("<figure id=\"{id}\"")), "{id}");
+    }
+    assert!(!html.contains("effect_backend"), "a setting that is the same everywhere has no effect to show");
+    let csv =
+        |figure: &str| place.run(&["report", "out", "--format=csv", "--figure", figure]).ending(0).stdout;
+    // The best of a strip is the best score with that value.
+    let strips = csv("effect_replicas");
+    for replicas in ["1", "2"] {
+        let of_it = candidates
+            .iter()
+            .filter(|candidate| candidate["config"]["replicas"] == replicas.parse::<u64>().unwrap());
+        let scores: Vec<f64> = of_it.map(|candidate| candidate["score"].as_f64().unwrap()).collect();
+        let mut shown: Vec<f64> = strips
+            .lines()
+            .filter_map(|line| line.strip_prefix(&format!("{replicas},"))?.split(',').next()?.parse().ok())
+            .collect();
+        shown.sort_by(|a, b| b.total_cmp(a));
+        assert!(!scores.is_empty());
+        assert_eq!(shown, scores, "{replicas}");
+    }
+    // A line for each, with its own settings and score.
+    let lines = csv("settings");
+    let names: Vec<&str> = lines.lines().next().unwrap().split(',').collect();
+    let (score, replicas) = (names.len() - 1, names.iter().position(|name| *name == "replicas").unwrap());
+    assert_eq!(names[score], "score");
+    assert_eq!(lines.lines().count() - 1, candidates.len());
+    for candidate in candidates {
+        let own = |line: &&str| line.ends_with(&format!(",{}", candidate["score"]));
+        let line = lines.lines().find(own).unwrap_or_else(|| panic!("{lines}"));
+        assert_eq!(line.split(',').nth(replicas).unwrap(), candidate["config"]["replicas"].to_string());
+    }
+    let policies = html.split("Router and planner of the best candidate").nth(1).unwrap();
+    let policies = policies.split("</table>").next().unwrap();
+    let policy = candidates[0]["scenario"]["deployment"]["router"]["policy"].as_str().unwrap();
+    assert!(
+        policies.contains(policy) && policies.contains("<td>planner</td><td>-</td><td>none</td>"),
+        "{policies}"
+    );
+}
+
+#[test]
+fn a_frontier_stands_before_the_other_trials() {
+    let goal = "goal: {target: pareto, pareto_objectives: [throughput_per_gpu, e2e_latency]}\nworkload";
+    let place = Workplace::with("search.yaml", &SEARCH.replacen("workload", goal, 1));
+    place.run(&["search", "search.yaml", "--output-dir", "out"]).ending(0);
+    let html = place.run(&["report", "out"]).ending(0).stdout;
+    stands_alone(&html);
+    let result = place.read_json("out/candidates.json");
+    let candidates = result["candidates"].as_array().unwrap();
+    let feasible = result["tally"]["feasible"].as_u64().unwrap() as usize;
+    let points = numbers(&place, "frontier");
+    let of = |name: &'static str| {
+        points.iter().filter(move |(series, ..)| series == name).map(|(_, x, y)| (*x, *y))
+    };
+    let mut expected: Vec<(f64, f64)> = candidates
+        .iter()
+        .map(|candidate| {
+            let objective = |name: &str| candidate["objectives"][name].as_f64().unwrap();
+            (objective("throughput_per_gpu"), objective("e2e_latency"))
+        })
+        .collect();
+    let mut frontier: Vec<(f64, f64)> = of("frontier").collect();
+    for points in [&mut expected, &mut frontier] {
+        points.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
+        points.dedup();
+    }
+    assert_eq!(frontier, expected);
+    assert!(!candidates.is_empty() && candidates.len() < feasible, "there is something behind the frontier");
+    assert_eq!(of("other trials").count(), feasible - candidates.len());
+    assert!(html.contains("throughput_per_gpu against e2e_latency"));
+}
+
+#[test]
+fn kv_use_stands_below_the_capacity_and_workers_add_up() {
+    let place = replayed();
+    let html = place.run(&["report", "out"]).ending(0).stdout;
+    let figure = html.split("<figure id=\"kv_blocks\">").nth(1).unwrap().split("</figure>").next().unwrap();
+    assert!(figure.contains(">capacity: 600</text>"), "{figure}");
+    let most = numbers(&place, "kv_blocks").iter().map(|(.., y)| *y).fold(0.0, f64::max);
+    assert!(most > 100.0 && most <= 600.0, "{most}");
+
+    let table = html.split("<h2>Workers</h2>").nth(1).unwrap().split("</table>").next().unwrap();
+    let summary = &place.read_json("out/report.json")["summary"];
+    let total = |column: usize| -> u64 {
+        let rows = table.split("<tr>").skip(2);
+        let cell =
+            |row: &str| row.split("<td").nth(column + 1)?.split('>').nth(1)?.split('<').next()?.parse().ok();
+        rows.map(|row| -> u64 { cell(row).unwrap_or_else(|| panic!("{row}")) }).sum()
+    };
+    assert_eq!(table.matches("<td>agg</td>").count(), 2);
+    assert_eq!(total(2), summary["completed_requests"].as_u64().unwrap());
+    assert_eq!(total(3), summary["total_input_tokens"].as_u64().unwrap());
+    assert_eq!(total(5), summary["total_output_tokens"].as_u64().unwrap());
+}
+
+#[test]
 fn ticks_of_a_planner_are_listed() {
     let place = Workplace::new();
     let scenario = concat!(env!("CARGO_MANIFEST_DIR"), "/scenarios/planner_idle.yaml");

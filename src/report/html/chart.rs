@@ -2,21 +2,9 @@
 
 use std::fmt::Write as _;
 
-use super::scale::{Scale, label};
-use super::text::escaped;
-
-const WIDTH: f64 = 640.0;
-const HEIGHT: f64 = 300.0;
-const LEFT: f64 = 66.0;
-const RIGHT: f64 = 16.0;
-const TOP: f64 = 14.0;
-const BOTTOM: f64 = 46.0;
-/// Height of one bar with the space around it.
-const BAR: f64 = 26.0;
-/// Space for the names of bars.
-const BAR_LEFT: f64 = 250.0;
-/// Colours before they repeat.
-const COLOURS: usize = 8;
+use super::parallel::Parallel;
+use super::strips::Strips;
+use super::text::cell;
 
 /// A figure with its caption.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,6 +26,10 @@ pub enum Chart {
     Plot(Plot),
     /// One horizontal bar for each name.
     Bars(Bars),
+    /// A line across many axes for each of many things.
+    Parallel(Parallel),
+    /// For each name, the values of all that goes by it.
+    Strips(Strips),
 }
 
 /// Points and lines over two axes.
@@ -55,6 +47,8 @@ pub struct Plot {
     pub series: Vec<Series>,
     /// Vertical lines with a name: bounds and the like.
     pub rules: Vec<(f64, String)>,
+    /// Horizontal lines with a name.
+    pub levels: Vec<(f64, String)>,
 }
 
 /// Points that belong together.
@@ -121,21 +115,14 @@ impl Figure {
         match &self.chart {
             Chart::Plot(plot) => plot.series.iter().all(|series| series.points.is_empty()),
             Chart::Bars(bars) => bars.bars.is_empty(),
+            Chart::Parallel(parallel) => parallel.lines.is_empty(),
+            Chart::Strips(strips) => strips.rows.is_empty(),
         }
     }
 
-    /// The figure as an SVG element; `style` goes into it, for a file of its own.
-    pub fn svg(&self, style: Option<&str>) -> String {
-        let (height, body) = match &self.chart {
-            Chart::Plot(plot) => (HEIGHT, plot.draw()),
-            Chart::Bars(bars) => (bars.height(), bars.draw()),
-        };
-        let title = escaped(&self.title);
-        let style = style.map(|style| format!("<style>{style}</style>")).unwrap_or_default();
-        format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"figure\" viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" \
-             aria-label=\"{title}\">{style}{body}</svg>"
-        )
+    /// Whether it wants the whole width of a page.
+    pub fn is_wide(&self) -> bool {
+        matches!(self.chart, Chart::Parallel(_))
     }
 
     /// The numbers behind the figure.
@@ -157,205 +144,10 @@ impl Figure {
                     let _ = writeln!(text, "{},{value}", cell(name));
                 }
             }
+            Chart::Parallel(lines) => lines.csv(&mut text),
+            Chart::Strips(strips) => strips.csv(&mut text),
         }
         text
-    }
-}
-
-/// A text as a cell of a CSV file.
-fn cell(text: &str) -> String {
-    if text.contains([',', '"', '\n']) {
-        format!("\"{}\"", text.replace('"', "\"\""))
-    } else {
-        text.to_owned()
-    }
-}
-
-impl Plot {
-    fn draw(&self) -> String {
-        let points = || self.series.iter().flat_map(|series| &series.points);
-        let xs = points().map(|point| point.x).chain(self.rules.iter().map(|rule| rule.0));
-        // Dots need room around them; what happens over time fills the width, and its height counts from 0.
-        let is_scatter = self.series.iter().any(|series| series.shape == Shape::Dots);
-        let x = if is_scatter {
-            Scale::over(xs, LEFT, WIDTH - RIGHT, self.x_log)
-        } else {
-            Scale::exact(xs, LEFT, WIDTH - RIGHT, self.x_log)
-        };
-        let ground = (!is_scatter).then_some(0.0);
-        let ys = points().map(|point| point.y).chain(ground).chain(self.y_max);
-        let mut y = Scale::over(ys, HEIGHT - BOTTOM, TOP, false);
-        if let Some(most) = self.y_max {
-            y = Scale::between(0.0, most, HEIGHT - BOTTOM, TOP);
-        }
-        let mut svg = self.axes(&x, &y);
-        for (at, name) in &self.rules {
-            let (at, name) = (x.place(*at), escaped(name));
-            let (anchor, beside) = if at > WIDTH * 0.75 { ("end", at - 4.0) } else { ("start", at + 4.0) };
-            let _ = write!(
-                svg,
-                "<line class=\"rule\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{TOP}\" y2=\"{:.1}\"/>\
-                 <text class=\"tick\" text-anchor=\"{anchor}\" x=\"{beside:.1}\" y=\"{:.1}\">{name}</text>",
-                HEIGHT - BOTTOM,
-                HEIGHT - BOTTOM - 8.0
-            );
-        }
-        for (number, series) in self.series.iter().enumerate() {
-            svg.push_str(&series.draw(number % COLOURS, &x, &y));
-        }
-        svg + &self.legend()
-    }
-
-    fn axes(&self, x: &Scale, y: &Scale) -> String {
-        let mut svg = String::new();
-        let bottom = HEIGHT - BOTTOM;
-        for tick in y.ticks() {
-            let at = y.place(tick);
-            let _ = write!(
-                svg,
-                "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{:.1}\" y1=\"{at:.1}\" y2=\"{at:.1}\"/>\
-                 <text class=\"tick\" text-anchor=\"end\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
-                WIDTH - RIGHT,
-                LEFT - 6.0,
-                at + 4.0,
-                label(tick)
-            );
-        }
-        for tick in x.ticks() {
-            let at = x.place(tick);
-            let _ = write!(
-                svg,
-                "<text class=\"tick\" text-anchor=\"middle\" x=\"{at:.1}\" y=\"{:.1}\">{}</text>",
-                bottom + 16.0,
-                label(tick)
-            );
-        }
-        let _ = write!(
-            svg,
-            "<line class=\"axis\" x1=\"{LEFT}\" x2=\"{:.1}\" y1=\"{bottom}\" y2=\"{bottom}\"/>\
-             <text class=\"label\" text-anchor=\"middle\" x=\"{:.1}\" y=\"{:.1}\">{}</text>\
-             <text class=\"label\" text-anchor=\"middle\" transform=\"translate(12 {:.1}) rotate(-90)\">{}</text>",
-            WIDTH - RIGHT,
-            f64::midpoint(LEFT, WIDTH - RIGHT),
-            HEIGHT - 12.0,
-            escaped(&self.x_label),
-            f64::midpoint(TOP, bottom),
-            escaped(&self.y_label)
-        );
-        svg
-    }
-
-    fn legend(&self) -> String {
-        if self.series.len() < 2 {
-            return String::new();
-        }
-        let mut svg = String::new();
-        let mut at = LEFT + 4.0;
-        let mut row = TOP + 2.0;
-        for (number, series) in self.series.iter().enumerate() {
-            let width = 24.0 + series.name.chars().count() as f64 * 6.2;
-            if at + width > WIDTH - RIGHT && at > LEFT + 4.0 {
-                at = LEFT + 4.0;
-                row += 15.0;
-            }
-            let _ = write!(
-                svg,
-                "<rect class=\"fill c{}\" x=\"{at:.1}\" y=\"{:.1}\" width=\"10\" height=\"10\" rx=\"2\"/>\
-                 <text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
-                number % COLOURS,
-                row - 8.0,
-                at + 14.0,
-                row + 1.0,
-                escaped(&series.name)
-            );
-            at += width;
-        }
-        svg
-    }
-}
-
-impl Series {
-    fn draw(&self, colour: usize, x: &Scale, y: &Scale) -> String {
-        let mut svg = String::new();
-        if matches!(self.shape, Shape::Line | Shape::Steps | Shape::Frontier) && !self.points.is_empty() {
-            let path = self.path(x, y);
-            let _ = write!(svg, "<path class=\"line c{colour}\" d=\"{path}\"/>");
-        }
-        if matches!(self.shape, Shape::Dots | Shape::Frontier) {
-            for point in &self.points {
-                let note = escaped(&point.note);
-                let _ = write!(
-                    svg,
-                    "<circle class=\"dot c{colour}\" cx=\"{:.1}\" cy=\"{:.1}\" r=\"4.5\"><title>{note}</title></circle>",
-                    x.place(point.x),
-                    y.place(point.y)
-                );
-            }
-        }
-        svg
-    }
-
-    fn path(&self, x: &Scale, y: &Scale) -> String {
-        let mut path = String::new();
-        let mut before: Option<f64> = None;
-        for point in &self.points {
-            let (at, height) = (x.place(point.x), y.place(point.y));
-            match before {
-                None => {
-                    let _ = write!(path, "M{at:.1} {height:.1}");
-                }
-                Some(before) if self.shape == Shape::Steps => {
-                    let _ = write!(path, "L{at:.1} {before:.1}L{at:.1} {height:.1}");
-                }
-                Some(_) => {
-                    let _ = write!(path, "L{at:.1} {height:.1}");
-                }
-            }
-            before = Some(height);
-        }
-        path
-    }
-}
-
-impl Bars {
-    fn height(&self) -> f64 {
-        self.bars.len() as f64 * BAR + BOTTOM
-    }
-
-    fn draw(&self) -> String {
-        let x = Scale::over(self.bars.iter().map(|bar| bar.1).chain([0.0]), BAR_LEFT, WIDTH - 70.0, false);
-        let mut svg = String::new();
-        for (number, (name, value)) in self.bars.iter().enumerate() {
-            let top = number as f64 * BAR + 6.0;
-            let (start, end) = (x.place(0.0), x.place(*value));
-            let shown: String = if name.chars().count() > 40 {
-                name.chars().take(38).chain("...".chars()).collect()
-            } else {
-                name.clone()
-            };
-            let _ = write!(
-                svg,
-                "<text class=\"tick\" text-anchor=\"end\" x=\"{:.1}\" y=\"{:.1}\">{}<title>{}</title></text>\
-                 <rect class=\"fill c0\" x=\"{start:.1}\" y=\"{top:.1}\" width=\"{:.1}\" height=\"16\" rx=\"2\"/>\
-                 <text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
-                BAR_LEFT - 8.0,
-                top + 12.0,
-                escaped(&shown),
-                escaped(name),
-                (end - start).max(0.5),
-                end + 6.0,
-                top + 12.0,
-                label(*value)
-            );
-        }
-        let _ = write!(
-            svg,
-            "<text class=\"label\" text-anchor=\"middle\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
-            f64::midpoint(BAR_LEFT, WIDTH - 70.0),
-            self.height() - 14.0,
-            escaped(&self.x_label)
-        );
-        svg
     }
 }
 

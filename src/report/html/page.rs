@@ -118,8 +118,9 @@ fn write_figures(heading: &str, figures: &[Figure], html: &mut String) {
     for figure in figures.iter().filter(|figure| !figure.is_empty()) {
         let _ = writeln!(
             html,
-            "<figure id=\"{}\"><h3>{}</h3>{}<figcaption>{}</figcaption></figure>",
+            "<figure id=\"{}\"{}><h3>{}</h3>{}<figcaption>{}</figcaption></figure>",
             escaped(&figure.id),
+            if figure.is_wide() { " class=\"span\"" } else { "" },
             escaped(&figure.title),
             figure.svg(None),
             escaped(&figure.caption)
@@ -137,14 +138,21 @@ fn write_table(heading: &str, filter: bool, columns: &[String], rows: &[Vec<Valu
         html.push_str("<input class=\"filter\" type=\"search\" placeholder=\"filter rows\" aria-label=\"filter rows\">\n");
     }
     html.push_str("<div class=\"wide\"><table class=\"sortable\"><thead><tr>");
-    for column in columns {
-        let _ = write!(html, "<th scope=\"col\"><button type=\"button\">{}</button></th>", escaped(column));
+    // A column of numbers stands to the right, what is absent from it included.
+    let is_numeric = |column: usize| {
+        rows.iter().any(|row| row[column].is_number())
+            && rows.iter().all(|row| row[column].is_number() || row[column].is_null())
+    };
+    let classes: Vec<&str> =
+        (0..columns.len()).map(|column| if is_numeric(column) { " class=\"number\"" } else { "" }).collect();
+    for (column, class) in columns.iter().zip(&classes) {
+        let name = escaped(column);
+        let _ = write!(html, "<th scope=\"col\"{class}><button type=\"button\">{name}</button></th>");
     }
     html.push_str("</tr></thead><tbody>\n");
     for row in rows {
         html.push_str("<tr>");
-        for value in row {
-            let class = if value.is_number() { " class=\"number\"" } else { "" };
+        for (value, class) in row.iter().zip(&classes) {
             let sort = value.as_f64().map(|value| format!(" data-sort=\"{value}\"")).unwrap_or_default();
             let _ = write!(html, "<td{class}{sort}>{}</td>", escaped(&shown(value)));
         }

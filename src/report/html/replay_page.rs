@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::chart::{Bars, Chart, Figure, Plot, Point, Series, Shape};
 use super::page::{Page, Section};
 use super::text::{figure, shown};
+use super::workers::workers;
 
 /// Points of a curve of shares at most.
 const CURVE_POINTS: usize = 400;
@@ -44,6 +45,7 @@ pub fn replay_page(name: &str, files: &ReplayFiles) -> Page {
             Section::Figures { heading: "Latency".into(), figures: latency(files) },
             Section::Figures { heading: "Over time".into(), figures: over_time(files) },
             Section::Figures { heading: "Each rank over time".into(), figures: ranks(files) },
+            workers(&files.requests),
             planner(&files.ticks),
             slowest(&files.requests),
             all_figures(summary),
@@ -186,6 +188,7 @@ fn attainment(key: &str, name: &str, values: &[f64], arrived: usize, bound: Opti
             y_max: Some(100.0),
             series: vec![Series::new("requests", Shape::Steps, points)],
             rules: rule(bound),
+            levels: Vec::new(),
         }),
     }
 }
@@ -326,8 +329,33 @@ fn ranks(files: &ReplayFiles) -> Vec<Figure> {
         ),
         timed("batch", "Batch size", "Requests in the passes of a rank.", "requests", of("running")),
         timed("rank_queue", "Waiting", "Requests waiting on a rank.", "requests", of("waiting")),
-        timed("kv_blocks", "KV use", "Blocks that requests hold.", "blocks", of("kv_blocks")),
+        kv_use(&files.report, of("kv_blocks")),
     ]
+}
+
+fn kv_use(report: &Value, blocks: Vec<Series>) -> Figure {
+    let caption = "Blocks that requests hold, of those that a rank has.";
+    let mut figure = timed("kv_blocks", "KV use", caption, "blocks", blocks);
+    if let Chart::Plot(plot) = &mut figure.chart {
+        plot.levels = capacities(report);
+    }
+    figure
+}
+
+/// KV blocks of a rank in each pool; once where the pools have as many.
+fn capacities(report: &Value) -> Vec<(f64, String)> {
+    let mut levels: Vec<(f64, String)> = Vec::new();
+    for pool in ["agg", "prefill", "decode"] {
+        let estimated = &report["capacity"][pool]["num_gpu_blocks"];
+        let pinned = &report["scenario"]["deployment"][pool]["engine"]["num_gpu_blocks"];
+        let Some(blocks) = estimated.as_f64().or(pinned.as_f64()) else { continue };
+        match levels.iter_mut().find(|level| level.0 == blocks) {
+            Some(same) => same.1 = format!("capacity: {blocks}"),
+            None if pool == "agg" => levels.push((blocks, format!("capacity: {blocks}"))),
+            None => levels.push((blocks, format!("capacity of {pool}: {blocks}"))),
+        }
+    }
+    levels
 }
 
 fn percent(mut lines: Vec<Series>) -> Vec<Series> {
