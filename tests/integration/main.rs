@@ -29,6 +29,7 @@ mod layers;
 mod load_predictors;
 mod manifest_schema;
 mod model_facts;
+mod pictures;
 mod planners;
 mod profile_accuracy;
 mod profile_pack;
