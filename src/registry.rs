@@ -210,7 +210,12 @@ fn make<T: ?Sized>(
         let known: Vec<_> = factories.keys().copied().chain(others).collect();
         let nearest = nearest(name, known.iter().copied());
         let hint = nearest.map_or_else(String::new, |nearest| format!("; did you mean `{nearest}`?"));
-        let problem = format!("policy: unknown {kind} `{name}`; known are {}{hint}", known.join(", "));
+        let what = if name.is_empty() {
+            format!("the name of the {kind} is missing")
+        } else {
+            format!("unknown {kind} `{name}`")
+        };
+        let problem = format!("policy: {what}; known are {}{hint}", known.join(", "));
         return Err(refuse(config, vec![problem]));
     };
     factory(config.fields.clone()).map_err(|error| {
@@ -314,7 +319,7 @@ fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a s
 
 /// Serde's message in the words of a configuration, with the nearest name where one is unknown.
 fn in_plain_words(message: &str) -> String {
-    const WORDS: [(&str, &str); 8] = [
+    const WORDS: [(&str, &str); 11] = [
         ("floating point `", "`"),
         ("integer `", "`"),
         ("string \"", "the text \""),
@@ -323,6 +328,9 @@ fn in_plain_words(message: &str) -> String {
         ("expected i64", "expected a whole number"),
         ("expected f64", "expected a number"),
         ("expected a boolean", "expected true or false"),
+        ("expected struct Scheduling", "expected keys with values"),
+        ("invalid type: map", "invalid type: a mapping"),
+        ("invalid type: sequence", "invalid type: a list"),
     ];
     WORDS.iter().fold(with_nearest_name(message), |text, (rust, plain)| text.replace(rust, plain))
 }

@@ -63,18 +63,24 @@ pub(super) fn run(
         Some(folder) => Past { journal: Some(folder.journal(TRIALS)?), trials: Vec::new() },
         None => Past::default(),
     };
-    let result = search(&plan, &evaluator, options(threads, interrupt, past, console))?;
+    let result =
+        search(&plan, &evaluator, options(threads, interrupt, past, console), output_dir.as_slice())?;
     present(&result, folder.as_ref(), console)
 }
 
-/// Runs a search.
+/// Runs a search; `folders` hold the journals that it goes on from.
 pub(super) fn search(
     plan: &Plan,
     evaluator: &Arc<dyn Evaluator>,
     options: Options,
+    folders: &[&Path],
 ) -> Result<SearchResult, Failure> {
     search::run(plan, evaluator, options).map_err(|error| match error {
-        SearchError::Diverged { .. } | SearchError::Unsplittable(_) => Failure::input(error),
+        SearchError::Diverged { .. } => {
+            let folders: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
+            Failure::input(format!("{}: {error}", folders.join(", ")))
+        }
+        SearchError::Unsplittable(_) => Failure::input(error),
         error => Failure::run(error),
     })
 }

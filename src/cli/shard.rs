@@ -1,7 +1,7 @@
 //! `spica search shard` and `spica search merge`: a search in parts.
 
 use std::num::NonZeroUsize;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -87,7 +87,7 @@ pub(super) fn run_part(
     };
     let mut options = search::options(threads, interrupt, past, console);
     options.shard = Some(shard);
-    let result = search::search(&plan, &evaluator, options)?;
+    let result = search::search(&plan, &evaluator, options, &[&arguments.output_dir])?;
     if result.was_interrupted() {
         return Ok(Status::Interrupted);
     }
@@ -116,6 +116,9 @@ pub(super) fn merge(
     console: Console,
     registry: &Registry,
 ) -> Result<Status, Failure> {
+    if let Some(output) = &arguments.output_dir {
+        look_at_output(output, &arguments.parts)?;
+    }
     let mut parts = Vec::new();
     for path in &arguments.parts {
         parts.push((read_part(path)?, path.as_path()));
@@ -139,8 +142,25 @@ pub(super) fn merge(
     let mut options = search::options(NonZeroUsize::MIN, interrupt, past, console);
     options.journalled = 0;
     options.shard = Some(Shard::WHOLE);
-    let result = search::search(&plan, &evaluator, options)?;
+    let folders: Vec<&Path> = parts.iter().map(|(_, folder)| *folder).collect();
+    let result = search::search(&plan, &evaluator, options, &folders)?;
     search::present(&result, output.as_ref(), console)
+}
+
+/// The folder of the whole search is none of its parts, whose journals it would replace.
+fn look_at_output(output: &Path, parts: &[PathBuf]) -> Result<(), Failure> {
+    OutputFolder::look_at(output)?;
+    let real = |path: &Path| path.canonicalize().ok();
+    let is_part = |part: &&PathBuf| real(output).is_some_and(|output| real(part) == Some(output));
+    match parts.iter().find(is_part) {
+        None => Ok(()),
+        Some(part) => {
+            let (output, part) = (output.display(), part.display());
+            Err(Failure::input(format!(
+                "--output-dir {output}: is the part {part}; give a folder of its own"
+            )))
+        }
+    }
 }
 
 type Part<'a> = ((ShardFile, Journal), &'a Path);

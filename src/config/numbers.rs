@@ -152,6 +152,9 @@ fn plain(real: f64) -> String {
 /// The number that somebody meant by `16 GPUs`, `3k`, `2s` or `1_000`, in the unit of `key`.
 fn meant(text: &str, key: &str, share: bool) -> Option<String> {
     let text = text.trim().replace('_', "");
+    if let Some(digits) = text.strip_prefix("0x") {
+        return u64::from_str_radix(digits, 16).ok().map(|number| number.to_string());
+    }
     let end = text.find(|c: char| !c.is_ascii_digit() && !".-+".contains(c)).unwrap_or(text.len());
     let (digits, unit) = (text[..end].trim_start_matches('0'), text[end..].trim());
     let digits = if digits.is_empty() || digits.starts_with('.') { &text[..end] } else { digits };
@@ -187,6 +190,7 @@ mod tests {
         assert_eq!(meant("1_000", "isl", false), "1000");
         assert_eq!(meant("90%", "gpu_memory_utilization", true), "0.9");
         assert_eq!(meant("010", "isl", false), "10");
+        assert_eq!(meant("0x1000", "isl", false), "4096");
         assert_eq!(super::meant("many", "isl", false), None);
     }
 }

@@ -76,7 +76,7 @@ pub(super) fn steps_of(part: &str) -> Vec<Step<'_>> {
         Some(bracket) if part.ends_with(']') => part.split_at(bracket),
         _ => return vec![Step::Key(part)],
     };
-    let mut steps = vec![Step::Key(key)];
+    let mut steps = if key.is_empty() { Vec::new() } else { vec![Step::Key(key)] };
     while let Some((index, after)) = rest.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         let Ok(index) = index.parse() else { return vec![Step::Key(part)] };
         steps.push(Step::Index(index));

@@ -10,7 +10,7 @@ pub(super) fn facts(section: &Section<'_>) -> FactFiles {
     for (key, files) in [("models", &facts.models), ("hardware", &facts.hardware)] {
         for (place, file) in files.iter().enumerate() {
             if files[..place].iter().any(|earlier| earlier.name == file.name) {
-                section.problem(key, format!("`{}` is there twice", file.name));
+                section.problem(&format!("{key}[{place}].name"), format!("`{}` is there twice", file.name));
             }
         }
     }

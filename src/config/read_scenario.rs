@@ -8,7 +8,7 @@ use super::read_workload::scenario_workload;
 use super::reader::Section;
 use super::scenario::{
     BUILTIN_PLANNER, DEFAULT_ROUTER, Deployment, DeploymentMode, KvTransfer, PolicyConfig, Pool, PoolName,
-    ReplicaChange, Scenario, Sla,
+    ReplicaChange, Scenario, Sla, WorkloadConfig, WorkloadSource,
 };
 use super::value::Value;
 
@@ -20,7 +20,29 @@ pub(super) fn scenario(root: &Section<'_>) -> Option<Scenario> {
     let sla = root.section("sla", sla).optional();
     let max_sim_time_ms = root.float("max_sim_time_ms", Limit::PositiveTime).optional();
     let facts = root.section("facts", facts).or_else(FactFiles::default);
-    Some(Scenario { seed, deployment: deployment?, workload: workload?, sla, max_sim_time_ms, facts })
+    for key in ["goal", "sweep"] {
+        root.refuse(
+            key,
+            "belongs to a search configuration, which has a `search_space` in place of a `deployment`",
+        );
+    }
+    let (deployment, workload) = (deployment?, workload?);
+    check_ranks(root, &deployment, &workload);
+    Some(Scenario { seed, deployment, workload, sla, max_sim_time_ms, facts })
+}
+
+/// A request that is bound to a rank finds it in every pool that it passes through.
+fn check_ranks(root: &Section<'_>, deployment: &Deployment, workload: &WorkloadConfig) {
+    let WorkloadSource::Requests { requests, .. } = &workload.source else { return };
+    let pools = [&deployment.agg, &deployment.prefill, &deployment.decode].into_iter().flatten();
+    let ranks = pools.map(|pool| pool.dp_size).min().unwrap_or(1);
+    for (place, request) in requests.iter().enumerate() {
+        if let Some(rank) = request.dp_rank.filter(|&rank| rank >= ranks) {
+            let message =
+                format!("{rank} is no rank of every worker: they have {ranks}, counted from 0 (`dp_size`)");
+            root.problem(&format!("workload.requests[{place}].dp_rank"), message);
+        }
+    }
 }
 
 fn deployment(section: &Section<'_>) -> Option<Deployment> {

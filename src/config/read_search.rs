@@ -19,6 +19,8 @@ use super::value::{Value, name_of};
 /// `None` after a problem that leaves nothing to fill in.
 pub(super) fn search(root: &Section<'_>) -> Option<SmartSearchConfig> {
     let search_space = root.section("search_space", search_space).required();
+    let scenario = "belongs to a scenario; with a `search_space` the file is a search configuration";
+    root.refuse("deployment", scenario);
     let goal = root.section("goal", goal).or_else(|| Some(OptimizationGoal::default()));
     // With a target that cannot be read there is no telling whether a range was right: it may stand.
     let pareto = goal.as_ref().is_none_or(|goal| goal.target == OptimizationTarget::Pareto);
@@ -305,7 +307,7 @@ fn check_objectives(section: &Section<'_>, goal: &OptimizationGoal) {
     for (index, objective) in objectives.iter().enumerate() {
         if objectives[..index].contains(objective) {
             section.problem(
-                key,
+                &format!("{key}[{index}]"),
                 format!("objectives have to be distinct: `{}` is there twice", name_of(*objective)),
             );
         }
@@ -355,6 +357,14 @@ fn sweep(section: &Section<'_>, has_rows: bool) -> SweepConfig {
     sweep
 }
 
+/// Every portion has to be greater than the one before.
+fn check_ascending<T: PartialOrd>(section: &Section<'_>, key: &str, portions: &[T]) {
+    for (place, _) in portions.windows(2).enumerate().filter(|(_, pair)| pair[0] >= pair[1]) {
+        let message = "has to be ascending: every portion greater than the one before";
+        section.problem(&format!("{key}[{}]", place + 1), message);
+    }
+}
+
 fn fidelity(section: &Section<'_>, has_rows: bool) -> Fidelity {
     let mut fidelity = Fidelity::default();
     section.read("rows", |value| value.list(|entry| entry.integer(1..=u32::MAX))).set(&mut fidelity.rows);
@@ -365,13 +375,8 @@ fn fidelity(section: &Section<'_>, has_rows: bool) -> Fidelity {
     if !has_rows && section.has("rows") && !section.has("fractions") {
         section.problem("rows", "counts the rows of a trace, and there is none; write `fractions`");
     }
-    let ascending = "has to be ascending: every portion greater than the one before";
-    if !fidelity.rows.is_sorted_by(|left, right| left < right) {
-        section.problem("rows", ascending);
-    }
-    if !fidelity.fractions.is_sorted_by(|left, right| left < right) {
-        section.problem("fractions", ascending);
-    }
+    check_ascending(section, "rows", &fidelity.rows);
+    check_ascending(section, "fractions", &fidelity.fractions);
     match (section.has("rows"), section.has("fractions")) {
         (true, true) => section.own_problem("takes `rows` or `fractions`, not both"),
         (false, false) => {

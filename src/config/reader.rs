@@ -167,7 +167,7 @@ impl<'a> Section<'a> {
         self.read(key, |value| value.section(read))
     }
 
-    /// A problem with the value of a key, or with its absence. The key may lie deeper: `engine.block_size`.
+    /// A problem with the value of a key, or with its absence. The key may lie deeper: `engine.block_size`, `models[1].name`.
     pub(super) fn problem(&self, key: &str, message: impl Into<String>) {
         self.reader.problem(self.place(key).unwrap_or(self.span), &join(&self.path, key), message);
     }
@@ -187,9 +187,10 @@ impl<'a> Section<'a> {
 
     /// Where a key stands, or the deepest on the way to it.
     fn place(&self, key: &str) -> Option<Span> {
-        let (first, rest) = key.split_once('.').unwrap_or((key, ""));
+        let (first, rest) = key.split_at(key.find(['.', '[']).unwrap_or(key.len()));
         let entry = self.entries.iter().find(|entry| entry.key == first)?;
-        Some(entry.value.nearest(rest).map_or(entry.key_span, |(span, _)| span))
+        let deeper = entry.value.nearest(rest.trim_start_matches('.'));
+        Some(deeper.map_or(entry.key_span, |(span, _)| span))
     }
 
     /// A problem with the section as a whole.

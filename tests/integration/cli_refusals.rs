@@ -281,3 +281,50 @@ fn measured_files_say_what_their_head_has() {
     place.run(&["trace", "generate", "sine", "--base-rps", "-7"]).refusing(&["base_rps: -7"]);
     place.run(&["trace", "generate", "sine", "--duration-s", "0"]).refusing(&["duration_s: 0"]);
 }
+
+#[test]
+fn requests_bound_to_a_rank_that_is_not_there() {
+    let list = "{requests: [{arrival_ms: 0, input_length: 5, output_length: 5}, \
+                {arrival_ms: 0, dp_rank: 7, input_length: 5, output_length: 5}]}";
+    let words = ["workload.requests[1].dp_rank: 7 is no rank", "they have 1, counted from 0"];
+    assert_refused("replay", SCENARIO, &[(&format!("workload={list}"), &words)]);
+}
+
+#[test]
+fn a_file_is_a_scenario_or_a_search() {
+    let both = format!("{SCENARIO}search_space: {{model_name: a, hardware_sku: b}}\n");
+    Workplace::with("file.yaml", &both)
+        .run(&["check", "file.yaml"])
+        .refusing(&["file.yaml:1: deployment: belongs to a scenario", "`search_space`"]);
+    let goal = format!("{SCENARIO}goal: {{target: throughput}}\nsweep: {{}}\n");
+    Workplace::with("file.yaml", &goal).run(&["check", "file.yaml"]).refusing(&[
+        "file.yaml:6: goal: belongs to a search configuration",
+        "file.yaml:7: sweep: belongs to a search configuration",
+    ]);
+}
+
+#[test]
+fn journals_of_another_search_and_folders_of_parts() {
+    let text = format!("{SEARCH}sweep: {{sampler: random, max_rounds: 2, candidates_per_round: 2}}\n");
+    let place = Workplace::with("search.yaml", &text);
+    let other = "workload.isl=400";
+    place.run(&["search", "search.yaml", "--output-dir", "out", "--quiet"]).ending(0);
+    let journal = place.read("out/trials.jsonl");
+    place
+        .run(&["search", "search.yaml", "--output-dir", "out", "--resume", "--set", other])
+        .refusing(&["out: trial 1 of the journal is not what this search would evaluate"]);
+    assert_eq!(place.read("out/trials.jsonl"), journal);
+    for part in ["0", "1"] {
+        let folder = format!("part{part}");
+        let shard = ["search", "shard", "search.yaml", "--index", part, "--of", "2", "--output-dir", &folder];
+        place.run(&shard).ending(0);
+    }
+    let parts = [place.read("part0/trials.jsonl"), place.read("part1/trials.jsonl")];
+    place
+        .run(&["search", "merge", "part0", "part1", "--output-dir", "./part1"])
+        .refusing(&["--output-dir ./part1: is the part part1"]);
+    place
+        .run(&["search", "merge", "part0", "part1", "--output-dir", "search.yaml"])
+        .refusing(&["search.yaml is a file, not a folder"]);
+    assert_eq!([place.read("part0/trials.jsonl"), place.read("part1/trials.jsonl")], parts);
+}

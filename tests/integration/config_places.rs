@@ -122,6 +122,19 @@ fn entries_of_lists_are_named_and_shown() {
         "  hardware_sku: h200_sxm\n  agg_max_num_seqs:\n    - 256\n    - 3\n    - foo\n  router_mode:\n    - round_robin\n    \
          - policy: kv_router\n      overlap_score_credit: 7\n    - dice\n",
     );
+    let twice = format!(
+        "{SEARCH}goal:\n  target: pareto\n  pareto_objectives:\n    - throughput\n    - throughput\nsweep:\n  fidelity:\n    \
+         fractions:\n      - 0.5\n      - 0.1\nfacts:\n  models:\n    - {{name: a, path: x}}\n    - {{name: a, path: y}}\n"
+    );
+    let found = problems(&twice, &[]);
+    let found_at: Vec<String> =
+        found.iter().map(|line| line.split(": ").take(2).collect::<Vec<_>>().join(": ")).collect();
+    let expected = [
+        "folder/test.yaml:13: goal.pareto_objectives[1]",
+        "folder/test.yaml:18: sweep.fidelity.fractions[1]",
+        "folder/test.yaml:22: facts.models[1].name",
+    ];
+    assert_eq!(found_at, expected, "{found:#?}");
     let found = problems(&text, &[]);
     assert_eq!(found.len(), 2, "{found:?}");
     assert!(found[0].starts_with("folder/test.yaml:6: search_space.agg_max_num_seqs[1]: "), "{found:?}");

@@ -254,7 +254,7 @@ fn policies_keep_their_fields_and_their_place() {
 #[test]
 fn requests_may_be_written_out() {
     let text = "
-deployment: {mode: agg, agg: {}}
+deployment: {mode: agg, agg: {dp_size: 2}}
 workload:
   trace_block_size: 4
   replay_concurrency: 2

@@ -244,7 +244,11 @@ fn goals_and_their_objectives() {
     refused("goal={pareto_objectives: [goodput, throughput]}", objectives, &["only valid when"]);
     refused("goal={target: pareto, pareto_objectives: []}", objectives, &["at least 2 objectives"]);
     refused("goal={target: pareto, pareto_objectives: [throughput]}", objectives, &["at least 2 objectives"]);
-    refused("goal={target: pareto, pareto_objectives: [throughput, throughput]}", objectives, &["distinct"]);
+    refused(
+        "goal={target: pareto, pareto_objectives: [throughput, throughput]}",
+        "goal.pareto_objectives[1]",
+        &["distinct"],
+    );
     refused(
         "goal={target: pareto, pareto_objectives: [pareto, throughput]}",
         "goal.pareto_objectives[0]",

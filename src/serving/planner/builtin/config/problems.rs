@@ -32,6 +32,11 @@ impl Fields {
             ),
             ("pre_deployment_sweeping_mode", self.pre_deployment_sweeping_mode.is_some(), no_effect),
             ("advisory", self.advisory.is_some(), no_effect),
+            (
+                "speculative_nextn",
+                self.speculative_nextn.is_some_and(|drafts| drafts > 0),
+                "has no effect in a replay: accepted tokens are seen where engines speculate, and these say how far",
+            ),
             ("enable_power_awareness", self.enable_power_awareness.is_some(), "is not built"),
             ("total_gpu_power_limit", self.total_gpu_power_limit.is_some(), "is not built"),
             (
