@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use spica::config::scenario::WorkloadSource;
+use spica::config::scenario::{PolicyConfig, WorkloadSource};
 use spica::config::search::OptimizationTarget;
 use spica::config::{self, Document};
 use spica::model::Catalogue;
@@ -314,7 +314,7 @@ fn computed_ms(start: Instant) -> f64 {
 
 /// The regret after 25, 50 and 100 points, and the milliseconds that the last batch took to be suggested.
 fn search(table: &Table, name: &str, seed: u64) -> ([f64; 3], f64) {
-    let mut sampler = table.branch.sampler(name, seed).expect("the sampler exists");
+    let mut sampler = table.branch.sampler(&PolicyConfig::named(name), seed).expect("the sampler exists");
     let (mut found, mut under_way): (Vec<&[f64]>, Vec<Point>) = (Vec::new(), Vec::new());
     let (mut tried, mut cost, start) = (0, 0.0, Instant::now());
     let mut regrets = [0.0; 3];

@@ -8,6 +8,7 @@
 //! - [`timing`]: how long a forward pass takes, and how many KV tokens fit.
 //! - [`engine`]: one inference engine: its scheduler and its KV cache; it has no clock of its own.
 //! - [`serving`]: the simulated actors (client, router, workers) and the messages between them.
+//! - [`sampling`]: the points of a search, and what a sampler of them is.
 //! - [`search`]: studies that propose deployments, replay them and rank the answers.
 //! - [`run`]: searches and replays as functions, for programs that use this crate.
 //! - [`cli`]: the command line.
@@ -22,6 +23,7 @@ pub mod model;
 pub mod registry;
 pub mod report;
 pub mod run;
+pub mod sampling;
 pub mod search;
 pub mod serving;
 pub mod simulation;

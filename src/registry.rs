@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 
 use crate::config::presets::{SCALING_POLICIES, ScalingSettings};
 use crate::config::scenario::{BUILTIN_PLANNER, DeploymentMode, PolicyConfig};
+use crate::sampling::{BUILTIN_SAMPLERS, NewSampler};
 use crate::serving::planner::PlanningPolicy;
 use crate::serving::planner::builtin::BuiltinPlanner;
 use crate::serving::planner::clairvoyant::Clairvoyant;
@@ -38,12 +39,13 @@ pub struct Registry {
     routers: BTreeMap<&'static str, Factory<dyn RoutingPolicy>>,
     predictors: BTreeMap<&'static str, Factory<dyn LoadPredictor>>,
     planners: BTreeMap<&'static str, Factory<dyn PlanningPolicy>>,
+    samplers: BTreeMap<&'static str, Factory<dyn NewSampler>>,
 }
 
 impl Registry {
     /// Everything that comes with the crate.
     pub fn builtin() -> Self {
-        Self { routers: BTreeMap::new(), predictors: BTreeMap::new(), planners: BTreeMap::new() }
+        Self::empty()
             .with_router::<RoundRobin>("round_robin")
             .with_router::<KvRouter>("kv_router")
             .with_router::<ApproximateKv>("approximate_kv")
@@ -59,6 +61,40 @@ impl Registry {
             .with_planner::<BuiltinPlanner>(BUILTIN_PLANNER)
             .with_planner::<QueueAware>("queue_aware")
             .with_planner::<Clairvoyant>("clairvoyant")
+    }
+
+    fn empty() -> Self {
+        Self {
+            routers: BTreeMap::new(),
+            predictors: BTreeMap::new(),
+            planners: BTreeMap::new(),
+            samplers: BTreeMap::new(),
+        }
+    }
+
+    /// Adds a sampler, for `sweep.sampler`. Its fields are its configuration.
+    ///
+    /// # Panics
+    /// If the name is taken, by another sampler or by one that comes with the crate.
+    #[must_use]
+    pub fn with_sampler<S: NewSampler + DeserializeOwned + 'static>(mut self, name: &'static str) -> Self {
+        let factory: Factory<dyn NewSampler> =
+            |fields| serde_json::from_value::<S>(Value::Object(fields)).map(|sampler| Box::new(sampler) as _);
+        let is_new = !BUILTIN_SAMPLERS.contains(&name) && self.samplers.insert(name, factory).is_none();
+        assert!(is_new, "there is a sampler named {name} already");
+        self
+    }
+
+    /// Names of the samplers beside those that come with the crate, in alphabetical order.
+    pub fn sampler_names(&self) -> impl Iterator<Item = &'static str> {
+        self.samplers.keys().copied()
+    }
+
+    /// Makes a sampler that was added. The error lists every problem found, with where it was written.
+    pub fn sampler(&self, config: &PolicyConfig) -> Result<Box<dyn NewSampler>, PolicyError> {
+        let sampler = make(&self.samplers, "sampler", config, BUILTIN_SAMPLERS)?;
+        let problems = sampler.problems();
+        if problems.is_empty() { Ok(sampler) } else { Err(refuse(config, problems)) }
     }
 
     /// Adds a router. Its fields are its configuration.
@@ -273,6 +309,7 @@ impl fmt::Debug for Registry {
             .field("routers", &self.routers.keys())
             .field("predictors", &self.predictors.keys())
             .field("planners", &self.planners.keys())
+            .field("samplers", &self.samplers.keys())
             .finish()
     }
 }

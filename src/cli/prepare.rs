@@ -67,7 +67,7 @@ pub(super) fn plan(config: SmartSearchConfig, places: &Places, registry: &Regist
     };
     problems.extend(trace.map(|failure| format!("workload.trace_path: {}", failure.message)));
     let catalogue = Catalogue::with(&config.facts).map_err(Failure::input)?;
-    let plan = Plan::new(config, &Arc::new(catalogue));
+    let plan = Plan::with_registry(config, &Arc::new(catalogue), &Arc::new(registry.clone()));
     let refusals = match &plan {
         Err(refusals) => refusals.clone(),
         // What is wrong with a policy has been said in its own place.

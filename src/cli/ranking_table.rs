@@ -50,9 +50,7 @@ pub(super) fn search_table(result: &SearchResult) -> String {
             "stopped early: suggestions ran out with {found} of {wanted} new candidates in the last round"
         )),
         StudyEnd::Interrupted => Some("interrupted: this is the best so far".into()),
-        StudyEnd::Exhausted if !result.certified_optimum => {
-            Some("all points of the space have been tried".into())
-        }
+        StudyEnd::Exhausted if !result.certified_optimum => Some("no points are left to try".into()),
         StudyEnd::Exhausted | StudyEnd::RoundsDone | StudyEnd::Diverged { .. } => None,
     }));
     lines.extend(result.load_predictors.as_ref().map(load_predictors));

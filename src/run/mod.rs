@@ -128,14 +128,16 @@ impl Search {
     pub fn run(self) -> Result<SearchResult, RunError> {
         let catalogue =
             Catalogue::with(&self.config.facts).map_err(|error| RunError::Input(error.to_string()))?;
-        let plan = Plan::new(self.config, &Arc::new(catalogue)).map_err(|refusals| refused(&refusals))?;
-        let refusals = plan.refusals(&self.registry);
+        let registry = Arc::new(self.registry);
+        let plan = Plan::with_registry(self.config, &Arc::new(catalogue), &registry)
+            .map_err(|refusals| refused(&refusals))?;
+        let refusals = plan.refusals(&registry);
         if !refusals.is_empty() {
             return Err(refused(&refusals));
         }
         let (requests, _) = load_requests(&plan)?;
-        let plan = plan.with_forecasts(&requests, &self.registry).map_err(|refusal| refused(&[refusal]))?;
-        let evaluator = evaluator(&plan, requests, Arc::new(self.registry), &self.cancel.0)?;
+        let plan = plan.with_forecasts(&requests, &registry).map_err(|refusal| refused(&[refusal]))?;
+        let evaluator = evaluator(&plan, requests, registry, &self.cancel.0)?;
         let options = Options {
             threads: self.threads,
             interrupt: self.cancel.0,

@@ -17,6 +17,7 @@ use crate::config::presets::{FpmSampling, LoadSensitivity, Preset, ScalingPolicy
 use crate::config::scenario::{Backend, DeploymentMode, KvTransfer, PolicyConfig};
 use crate::config::search::{KvLoadRatio, LoadShape, SearchSpace, SmartSearchConfig};
 use crate::model::Catalogue;
+use crate::registry::Registry;
 
 /// The router whose weights are knobs of a search.
 pub(super) const KV_ROUTER: &str = "kv_router";
@@ -34,6 +35,8 @@ pub struct Branch {
     pub space: Arc<Space>,
     pub(super) config: Arc<SmartSearchConfig>,
     pub(super) catalogue: Arc<Catalogue>,
+    /// Where samplers of one's own are.
+    pub(super) registry: Arc<Registry>,
     pub(super) placements: Vec<Placement>,
     pub(super) choices: Choices,
     /// Versions of the profiles, by engine.
@@ -83,7 +86,19 @@ impl Plan {
     /// # Errors
     /// Everything that the configuration asks for and that cannot be done.
     pub fn new(config: SmartSearchConfig, catalogue: &Arc<Catalogue>) -> Result<Self, Vec<Refusal>> {
-        let mut refusals = refusals(&config);
+        Self::with_registry(config, catalogue, &Arc::new(Registry::builtin()))
+    }
+
+    /// The same with the samplers of a registry.
+    ///
+    /// # Errors
+    /// Everything that the configuration asks for and that cannot be done.
+    pub fn with_registry(
+        config: SmartSearchConfig,
+        catalogue: &Arc<Catalogue>,
+        registry: &Arc<Registry>,
+    ) -> Result<Self, Vec<Refusal>> {
+        let mut refusals = refusals(&config, registry);
         refusals.extend(Finder::new(&config.search_space, catalogue).err().into_iter().flatten());
         refusals.extend(memory::kv_transfer(&config.search_space, catalogue).err());
         if !refusals.is_empty() {
@@ -115,7 +130,14 @@ impl Plan {
             notices.extend(memory::overcommitted(&config.search_space, catalogue, mode, &pool.placements));
             skipped.append(&mut pool.skipped);
             if !pool.placements.is_empty() {
-                branches.push(Branch::new(&config, catalogue, mode, pool.placements, &filtered.kept));
+                branches.push(Branch::new(
+                    &config,
+                    catalogue,
+                    registry,
+                    mode,
+                    pool.placements,
+                    &filtered.kept,
+                ));
             }
         }
         notices.extend(skipped.iter().filter(|skip| skip.shape.is_none()).map(ToString::to_string));
@@ -141,6 +163,7 @@ impl Branch {
     fn new(
         config: &Arc<SmartSearchConfig>,
         catalogue: &Arc<Catalogue>,
+        registry: &Arc<Registry>,
         mode: DeploymentMode,
         placements: Vec<Placement>,
         policies: &[ScalingPolicy],
@@ -168,6 +191,7 @@ impl Branch {
             space: Arc::new(points),
             config: Arc::clone(config),
             catalogue: Arc::clone(catalogue),
+            registry: Arc::clone(registry),
             placements,
             choices,
             versions: profile::versions(space),

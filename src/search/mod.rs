@@ -24,7 +24,6 @@ mod result;
 mod role;
 mod sampler;
 mod shard;
-mod space;
 mod study;
 #[cfg(test)]
 mod test_support;
@@ -32,6 +31,9 @@ mod trial;
 mod unroll;
 mod watchdog;
 
+use crate::sampling::space;
+pub use crate::sampling::{Condition, Dimension, Point, Space};
+pub use crate::sampling::{Observation, Sampler};
 pub use branch::{Branch, Plan};
 pub use evaluator::{Bar, Evaluator, Prepared, ReplayEvaluator, Requests};
 pub use forecasts::Forecasts;
@@ -46,9 +48,8 @@ pub use projection::{Domain, LayoutDimension, Projection, StructuredPool, Wish};
 pub use ranking::{Candidate, frontier, rank};
 pub use refusal::Refusal;
 pub use result::{Rejected, SearchResult, StudySummary};
-pub use sampler::{GpUcbPe, Grid, Halton, Observation, Random, Sampler, Tpe};
+pub use sampler::{GpUcbPe, Grid, Halton, Random, Tpe};
 pub use shard::Shard;
-pub use space::{Condition, Dimension, Point, Space};
 pub use study::{Options, SearchError, StudyEnd, StudyEvent, TRIAL_THREAD_NAME, Watcher, panic_message, run};
 pub use trial::{Evaluation, Outcome, Tally, Timings, TrialRecord, reasons};
 pub use unroll::{Unrolled, Unservable};

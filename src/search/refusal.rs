@@ -7,6 +7,7 @@ use super::role::Role;
 use super::{layout, memory, profile, sampler};
 use crate::config::scenario::{DeploymentMode, EngineOptions};
 use crate::config::search::{SearchSpace, SmartSearchConfig, SweepConfig};
+use crate::registry::Registry;
 
 /// One thing that a configuration asks for in vain.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -31,13 +32,13 @@ impl fmt::Display for Refusal {
 }
 
 /// Everything in `config` that cannot be done.
-pub(super) fn refusals(config: &SmartSearchConfig) -> Vec<Refusal> {
+pub(super) fn refusals(config: &SmartSearchConfig, registry: &Registry) -> Vec<Refusal> {
     let mut found = Vec::new();
     refuse_deployment(config, &mut found);
     refuse_layouts(config, &mut found);
     found.extend(profile::unknown(&config.search_space));
     refuse_scaling(config, &mut found);
-    refuse_sweep(&config.sweep, &mut found);
+    refuse_sweep(&config.sweep, registry, &mut found);
     found
 }
 
@@ -102,10 +103,8 @@ fn refuse_scaling(config: &SmartSearchConfig, found: &mut Vec<Refusal>) {
     found.extend(policy_filter::filter(&config.search_space.planner_scaling_policy, &config.goal).err());
 }
 
-fn refuse_sweep(sweep: &SweepConfig, found: &mut Vec<Refusal>) {
-    if let Some(message) = sampler::refusal(&sweep.sampler) {
-        found.push(Refusal::new("sweep.sampler", message));
-    }
+fn refuse_sweep(sweep: &SweepConfig, registry: &Registry, found: &mut Vec<Refusal>) {
+    found.extend(sampler::refusals(&sweep.sampler, registry));
 }
 
 #[cfg(test)]
@@ -162,7 +161,8 @@ mod tests {
         let refusal = |name: &str, field: Option<&str>| {
             let mut sampler = PolicyConfig::named(name);
             sampler.fields.extend(field.map(|field| (field.to_owned(), 1.into())));
-            sampler::refusal(&sampler)
+            let refusals = sampler::refusals(&sampler, &Registry::builtin());
+            refusals.into_iter().next().map(|refusal| refusal.message)
         };
         assert_eq!(refusal("random", None), None);
         assert_eq!(refusal("gp_ucb_pe", None), None);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::branch::{Branch, Plan};
 use super::refusal::Refusal;
-use super::sampler::{self, Grid, LEARNING, Observation, Sampler};
+use super::sampler::{self, Grid, Observation, Sampler};
 use super::space::Point;
 use super::study::Schedule;
 
@@ -43,7 +43,7 @@ impl Plan {
         }
         let schedules: Vec<Schedule> =
             self.branches.iter().map(|branch| Schedule::new(sweep, branch.space.size())).collect();
-        let learns = LEARNING.contains(&sweep.sampler.policy.as_str());
+        let learns = sampler::learns(&sweep.sampler.policy);
         if learns && schedules.iter().any(|schedule| matches!(schedule, Schedule::Rounds { .. })) {
             let message = format!(
                 "`{}` learns from its trials, so its search cannot be split; write `sweep.exhaustive: true` or a sampler \
@@ -92,7 +92,7 @@ impl Stretch {
             }
             Schedule::Rounds { .. } => {
                 let seed = sampler::branch_seed(sweep.random_seed, branch.mode);
-                let sampler = branch.sampler(&sweep.sampler.policy, seed);
+                let sampler = branch.sampler(&sweep.sampler, seed);
                 (sampler.expect("unknown samplers have been refused"), part.start)
             }
         };

@@ -69,6 +69,45 @@ fn a_forecaster_of_ones_own_serves_a_bundled_scenario() {
 }
 
 #[test]
+fn a_sampler_of_ones_own_finds_the_optimum_of_a_bundled_search() {
+    let folder = TempDir::new().unwrap();
+    let run = |sampler: &str, more: &[&str]| {
+        let mut example = Command::new(env!("CARGO"));
+        example.args(["run", "--quiet", "--locked", "--example", "custom_sampler", "--"]);
+        example.args(["search", "scenarios/router_comparison.yaml", "--quiet", "--output-dir"]);
+        example.arg(folder.path());
+        // With twelve trials the thirteen points are not simply walked.
+        example.args(["--set", "sweep.max_rounds=4", "--set", "sweep.candidates_per_round=3", "--set"]);
+        run_in_repository(example.arg(format!("sweep.sampler={sampler}")).args(more))
+    };
+    for (sampler, part) in [
+        ("{policy: one_at_a_time, budget: 0}", "budget: 0 deployments are none"),
+        ("{policy: one_at_a_time, bugdet: 9}", "unknown field `bugdet`"),
+        ("one_at_time", "the samplers are, the most similar first, `one_at_a_time`"),
+    ] {
+        let refused = run(sampler, &[]);
+        let stderr = String::from_utf8_lossy(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(2), "{stderr}");
+        assert!(stderr.contains("sweep.sampler") && stderr.contains(part), "{stderr}");
+    }
+    let found = |threads: &str| {
+        let output = run("{policy: one_at_a_time, budget: 9}", &["--threads", threads]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        std::fs::read_to_string(folder.path().join("candidates.json")).unwrap()
+    };
+    let result = found("1");
+    assert_eq!(result, found("2"), "the answer does not depend on the threads");
+    let result: serde_json::Value = serde_json::from_str(&result).unwrap();
+    assert!(result["tally"]["feasible"].as_u64().unwrap() <= 9);
+    let mut plain = Command::new(spica());
+    plain.args(["search", "scenarios/router_comparison.yaml", "--quiet", "--output-dir"]).arg(folder.path());
+    assert!(run_in_repository(&mut plain).status.success());
+    let optimum = std::fs::read_to_string(folder.path().join("candidates.json")).unwrap();
+    let optimum: serde_json::Value = serde_json::from_str(&optimum).unwrap();
+    assert_eq!(result["candidates"][0]["score"], optimum["candidates"][0]["score"]);
+}
+
+#[test]
 fn without_it_the_known_routers_are_named() {
     for command in ["replay", "check"] {
         let output = run_in_repository(Command::new(spica()).args([command, &scenario()]));

@@ -171,6 +171,30 @@ fn code_in_documents_is_the_code_of_the_examples() {
 }
 
 #[test]
+fn no_block_of_commands_goes_unrun() {
+    for path in documents() {
+        let text = std::fs::read_to_string(&path).unwrap();
+        let fences: Vec<&str> =
+            text.lines().filter_map(|line| line.trim_start().strip_prefix("```")).collect();
+        for pair in fences.chunks(2) {
+            let kinds = ["sh", "console", "rust", "yaml", "json", "csv", "text"];
+            assert!(kinds.contains(&pair[0]), "{}: a block of kind {:?}", path.display(), pair[0]);
+            assert_eq!(pair.get(1), Some(&""), "{}: a block without an end", path.display());
+        }
+        for block in text.split("```text\n").skip(1) {
+            let body = block.split("```").next().unwrap();
+            // Data that is not ours to pass on stands as FOLDER.
+            if body.contains("FOLDER") {
+                continue;
+            }
+            let commands = ["spica ", "$ ", "cargo "];
+            let is_command = |line: &&str| commands.iter().any(|start| line.starts_with(start));
+            assert_eq!(body.lines().find(is_command), None, "{}: a command that is not run", path.display());
+        }
+    }
+}
+
+#[test]
 fn the_readme_names_every_scenario() {
     let text = std::fs::read_to_string(repository().join("README.md")).unwrap();
     for name in names_in(&repository().join("scenarios"), "yaml") {

@@ -18,61 +18,58 @@ pub use random::Random;
 pub use tpe::Tpe;
 
 use super::branch::Branch;
-use super::space::{Point, Space};
+use super::refusal::Refusal;
+use super::space::Space;
 use crate::config::hints::by_likeness;
 use crate::config::scenario::{DeploymentMode, PolicyConfig};
-
-/// Suggests the points that a study tries.
-///
-/// A study calls it from one thread and in an order that depends on nothing but the configuration: every suggestion is
-/// observed once, in the order of the suggestions, but the last few may still be under way when the next are asked for.
-pub trait Sampler: Send {
-    /// The next points to try: `count` of them, or fewer when no others are left.
-    fn suggest(&mut self, count: usize) -> Vec<Point>;
-
-    /// What became of a suggestion.
-    fn observe(&mut self, point: &Point, observation: &Observation<'_>);
-}
-
-/// What a sampler learns about a point.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Observation<'a> {
-    /// One figure per objective, signed so that more is better.
-    Measured(&'a [f64]),
-    /// The point does not count, and why.
-    Infeasible(&'a str),
-}
-
-/// The samplers that exist; the first is the one that a search uses unless told otherwise.
-const NAMES: [&str; 5] = ["gp_ucb_pe", "tpe", "halton", "random", "grid"];
+use crate::registry::Registry;
+use crate::sampling::BUILTIN_SAMPLERS;
+pub(super) use crate::sampling::{Observation, Sampler};
 
 /// Those whose suggestions depend on what they observe.
 pub(super) const LEARNING: [&str; 2] = ["gp_ucb_pe", "tpe"];
 
-/// Why a sampler cannot be had, if so.
-pub(super) fn refusal(config: &PolicyConfig) -> Option<String> {
+/// Whether a sampler's suggestions may depend on what it observes, as those of a registered one do for all that is known.
+pub(super) fn learns(name: &str) -> bool {
+    LEARNING.contains(&name) || !BUILTIN_SAMPLERS.contains(&name)
+}
+
+/// Why a sampler cannot be had.
+pub(super) fn refusals(config: &PolicyConfig, registry: &Registry) -> Vec<Refusal> {
     let name = config.policy.as_str();
-    if !NAMES.contains(&name) {
-        let names = by_likeness(name, NAMES).join("`, `");
-        return Some(format!(
+    let refuse = |message: String| vec![Refusal::new("sweep.sampler", message)];
+    if BUILTIN_SAMPLERS.contains(&name) {
+        let field = config.fields.keys().next();
+        return field.map_or_else(Vec::new, |field| {
+            refuse(format!("`{name}` has no field `{field}`; it takes none"))
+        });
+    }
+    let registered: Vec<&str> = registry.sampler_names().collect();
+    if !registered.contains(&name) {
+        let names = by_likeness(name, BUILTIN_SAMPLERS.into_iter().chain(registered)).join("`, `");
+        return refuse(format!(
             "`{name}` is not a sampler; the samplers are, the most similar first, `{names}`"
         ));
     }
-    let field = config.fields.keys().next()?;
-    Some(format!("`{name}` has no field `{field}`; it takes none"))
+    let problems = registry.sampler(config).err().map(|error| error.problems).unwrap_or_default();
+    problems.into_iter().flat_map(refuse).collect()
 }
 
 impl Branch {
-    /// A sampler of this branch's points by its name in `sweep.sampler`; `None` if there is none of that name.
-    pub fn sampler(&self, name: &str, seed: u64) -> Option<Box<dyn Sampler>> {
+    /// A sampler of this branch's points as `sweep.sampler` has it; `None` if there is none of that name.
+    pub fn sampler(&self, config: &PolicyConfig, seed: u64) -> Option<Box<dyn Sampler>> {
         let space = Arc::clone(&self.space);
-        Some(match name {
+        Some(match config.policy.as_str() {
             "gp_ucb_pe" => Box::new(GpUcbPe::new(space, &self.placements, seed)),
             "tpe" => Box::new(Tpe::new(space, &self.placements, seed)),
             "halton" => Box::new(Halton::new(space, seed)),
             "random" => Box::new(Random::new(space, seed)),
             "grid" => create_grid(&space),
-            _ => return None,
+            _ => {
+                let mut sampler = self.registry.sampler(config).ok()?;
+                sampler.begin(space, seed);
+                sampler
+            }
         })
     }
 }

@@ -196,7 +196,7 @@ fn sampler(branch: &Branch, part: Option<Range<u64>>) -> (Box<dyn Sampler>, Sche
         Schedule::Exhaustive { .. } => sampler::create_grid(&branch.space),
         Schedule::Rounds { .. } => {
             let seed = sampler::branch_seed(sweep.random_seed, branch.mode);
-            branch.sampler(&sweep.sampler.policy, seed).expect("unknown samplers have been refused")
+            branch.sampler(&sweep.sampler, seed).expect("unknown samplers have been refused")
         }
     };
     (sampler, schedule)

@@ -250,6 +250,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+    use crate::config::scenario::PolicyConfig;
     use crate::search::test_support::{config, plan};
 
     /// A space of 981 points in which one is best, and how good each is: 0 at best.
@@ -260,7 +261,7 @@ mod tests {
     }
 
     fn sampler(seed: u64) -> Box<dyn Sampler> {
-        plan(config()).branches[0].sampler("gp_ucb_pe", seed).unwrap()
+        plan(config()).branches[0].sampler(&PolicyConfig::named("gp_ucb_pe"), seed).unwrap()
     }
 
     /// The points that are suggested in batches of four.
