@@ -78,6 +78,9 @@ fn dispatch(arguments: Arguments, registry: Arc<Registry>) -> Result<Status, Fai
             return Err(Failure::input("--format: html, svg and csv are made by `spica report` only"));
         }
     };
+    if output.format.is_some() && matches!(command, Command::Completions { .. } | Command::Man { .. }) {
+        return Err(Failure::input("--format: scripts and manual pages have one form only"));
+    }
     let console = Console::new(output, format);
     match command {
         Command::Search(arguments) => search::run(&arguments, console, registry),

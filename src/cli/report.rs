@@ -15,13 +15,17 @@ pub(super) fn run(arguments: &ReportArguments, form: FormatChoice) -> Result<Sta
     let page = load(&arguments.folder)?;
     let text = match form {
         FormatChoice::Html if arguments.figure.is_some() => {
-            return Err(Failure::input("--figure: a single figure needs --format svg or --format csv"));
+            return Err(Failure::input("--figure: a single figure needs --format svg, csv or json"));
         }
         FormatChoice::Html => page.html(),
         FormatChoice::Svg => single(arguments, &page)?.svg(Some(STYLE)) + "\n",
         FormatChoice::Csv => single(arguments, &page)?.csv(),
-        FormatChoice::Text | FormatChoice::Json => {
-            return Err(Failure::input("--format: `spica report` makes html, svg or csv"));
+        FormatChoice::Json => match &arguments.figure {
+            None => as_json(&page),
+            Some(_) => as_json(single(arguments, &page)?),
+        },
+        FormatChoice::Text => {
+            return Err(Failure::input("--format: `spica report` makes html, svg, csv or json"));
         }
     };
     match &arguments.output {
@@ -32,6 +36,12 @@ pub(super) fn run(arguments: &ReportArguments, form: FormatChoice) -> Result<Sta
         }
     }
     Ok(Status::Success)
+}
+
+/// What is shown, as data.
+fn as_json(shown: &impl serde::Serialize) -> String {
+    let text = serde_json::to_string_pretty(shown).expect("plain data with string keys has a JSON form");
+    text + "\n"
 }
 
 fn single<'p>(arguments: &ReportArguments, page: &'p Page) -> Result<&'p Figure, Failure> {

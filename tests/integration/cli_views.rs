@@ -202,3 +202,48 @@ fn completions_and_manual_pages_know_every_command() {
     }
     assert!(place.read("pages/spica-trace-convert.1").contains("burstgpt"));
 }
+
+#[test]
+fn every_command_with_a_result_has_it_as_json() {
+    let place = searched();
+    place.write("scenario.yaml", SCENARIO);
+    place.run(&["replay", "scenario.yaml", "--output-dir", "run"]).ending(0);
+    place.write("trace.jsonl", "{\"timestamp\": 0, \"input_length\": 9, \"output_length\": 2}\n");
+    let scaling = "{\"tick\": 0, \"at_ms\": 5}\n";
+    place.write("ticks/scaling.jsonl", scaling);
+    for command in [
+        &["search", "search.yaml"][..],
+        &["replay", "scenario.yaml"],
+        &["check", "scenario.yaml"],
+        &["check", "search.yaml"],
+        &["trace", "stats", "trace.jsonl"],
+        &["profiles", "list"],
+        &["explain", "request", "scenario.yaml", "first"],
+        &["explain", "candidate", "out"],
+        &["explain", "tick", "ticks", "0"],
+        &["diff", "run", "run"],
+        &["deploy", "out"],
+        &["report", "out"],
+        &["report", "run"],
+    ] {
+        let answer = place.run(&[command, &["--format", "json"]].concat()).ending(0);
+        assert!(answer.json().is_object() || answer.json().is_array(), "{command:?}");
+        // Nothing is coloured that does not go to a terminal.
+        assert!(!answer.stdout.contains('\u{1b}') && !answer.stderr.contains('\u{1b}'), "{command:?}");
+    }
+    // Traces are JSON already, line by line.
+    for command in
+        [&["trace", "convert", "trace.jsonl"][..], &["trace", "generate", "sine", "--duration-s", "5"]]
+    {
+        let text = place.run(&[command, &["--format", "json"]].concat()).ending(0).stdout;
+        assert!(
+            text.lines().count() > 0 && text.lines().all(|line| serde_json::from_str::<Value>(line).is_ok())
+        );
+    }
+    for command in [&["completions", "bash"][..], &["man", "pages"]] {
+        place.run(&[command, &["--format", "json"]].concat()).refusing(&["--format", "one form only"]);
+    }
+    for wrong in [&["replay"][..], &["replay", "scenario.yaml", "--set", "sede=2"], &["frobnicate"]] {
+        assert!(!place.run(wrong).ending(2).stderr.contains('\u{1b}'), "{wrong:?}");
+    }
+}

@@ -291,7 +291,16 @@ fn single_figures_stand_alone() {
     place.run(&["report", "out", "--format=svg"]).refusing(&["--figure: missing", "ttft_ms_attainment"]);
     place.run(&["report", "out", "--format=csv", "--figure=que"]).refusing(&["no such figure", "queue"]);
     place.run(&["report", "out", "--figure=queue"]).refusing(&["--format svg"]);
-    place.run(&["report", "out", "--format=json"]).refusing(&["html, svg or csv"]);
+    place.run(&["report", "out", "--format=text"]).refusing(&["html, svg, csv or json"]);
+    let figure = place.run(&["report", "out", "--format=json", "--figure=queue"]).ending(0).json();
+    let points = &figure["chart"]["plot"]["series"][0]["points"];
+    let expected = numbers(&place, "queue");
+    assert_eq!(
+        (points[3]["x"].as_f64(), points[3]["y"].as_f64()),
+        (Some(expected[3].1), Some(expected[3].2))
+    );
+    let page = place.run(&["report", "out", "--format=json"]).ending(0).json();
+    assert!(page["title"] == "Replay: out" && page["sections"].as_array().unwrap().len() > 5, "{page}");
     place.run(&["check", "scenario.yaml", "--format=svg"]).refusing(&["spica report"]);
     place.run(&["report", "."]).refusing(&["neither report.json nor candidates.json"]);
     place.write("out/report.json", "{\"schema_version\": 9}");

@@ -2,12 +2,14 @@
 
 use std::fmt::Write as _;
 
+use serde::Serialize;
+
 use super::parallel::Parallel;
 use super::strips::Strips;
 use super::text::cell;
 
 /// A figure with its caption.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Figure {
     /// Name for `--figure`, and anchor in the page.
     pub id: String,
@@ -20,7 +22,8 @@ pub struct Figure {
 }
 
 /// What is drawn.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Chart {
     /// Points and lines over two axes.
     Plot(Plot),
@@ -33,7 +36,7 @@ pub enum Chart {
 }
 
 /// Points and lines over two axes.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Plot {
     /// What the horizontal axis counts.
     pub x_label: String,
@@ -52,7 +55,7 @@ pub struct Plot {
 }
 
 /// Points that belong together.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Series {
     /// Its name in the legend.
     pub name: String,
@@ -63,7 +66,8 @@ pub struct Series {
 }
 
 /// How a series is drawn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Shape {
     /// From point to point.
     Line,
@@ -76,7 +80,7 @@ pub enum Shape {
 }
 
 /// A point, with what is shown when the pointer rests on it.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Point {
     /// Horizontal place.
     pub x: f64,
@@ -87,7 +91,7 @@ pub struct Point {
 }
 
 /// One horizontal bar for each name.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Bars {
     /// What the bars count.
     pub x_label: String,

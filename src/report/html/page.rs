@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use serde::Serialize;
 use serde_json::Value;
 
 use super::chart::Figure;
@@ -12,7 +13,7 @@ pub const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("script.js");
 
 /// Everything that a report shows.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Page {
     /// Its heading.
     pub title: String,
@@ -25,7 +26,8 @@ pub struct Page {
 }
 
 /// A part of the page.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Section {
     /// Figures under a heading, side by side where there is room.
     Figures {

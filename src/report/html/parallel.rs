@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use serde::Serialize;
+
 use super::scale::{Scale, label};
 use super::text::{cell, escaped, figure};
 
@@ -16,7 +18,7 @@ const VALUES_APART: usize = 10;
 const OUTSTANDING: f64 = 0.1;
 
 /// Lines across axes.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Parallel {
     /// Names of the axes; the last is what the lines are judged by, and more of it is better.
     pub axes: Vec<String>,
@@ -25,7 +27,7 @@ pub struct Parallel {
 }
 
 /// A line: a value on each axis.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ParallelLine {
     /// As texts, by axis; the last is a number.
     pub values: Vec<String>,

@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use serde::Serialize;
+
 use super::plot::WIDTH;
 use super::scale::{Scale, label};
 use super::text::{cell, escaped};
@@ -15,7 +17,7 @@ const TOP: f64 = 6.0;
 const BOTTOM: f64 = 42.0;
 
 /// Values by name.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Strips {
     /// What the values are; more is better.
     pub x_label: String,
@@ -24,7 +26,7 @@ pub struct Strips {
 }
 
 /// The values that go by one name.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Strip {
     /// The name.
     pub name: String,
