@@ -173,6 +173,6 @@ mod tests {
         assert_eq!(sequence.stamps(&timeline), expected);
         sequence.tally_gaps(&mut timeline);
         assert_eq!(timeline.loose_gaps, [SimDuration::from_ns(10)]);
-        assert_eq!(timeline.gap_changes, [0, 0, 0, 0, 1, 0, -1]);
+        assert_eq!((timeline.gap_starts, timeline.gap_stops), (vec![4], vec![6]));
     }
 }

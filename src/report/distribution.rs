@@ -150,6 +150,35 @@ impl Moments {
         self.max = self.max.max(value);
     }
 
+    /// Counts `values`, whose sum is below 2^64, `weight` > 0 times each, and calls `also` with each.
+    #[inline]
+    pub(crate) fn add_all(
+        &mut self,
+        values: impl Iterator<Item = u64>,
+        weight: u64,
+        mut also: impl FnMut(u64),
+    ) {
+        // What a loop adds up stays in registers; weights are multiplied behind it.
+        let Self { mut min, mut max, .. } = *self;
+        let (mut count, mut sum, mut squares) = (0, 0, 0_u128);
+        values.for_each(|value| {
+            count += 1;
+            sum += value;
+            squares = squares.wrapping_add(u128::from(value) * u128::from(value));
+            min = min.min(value);
+            max = max.max(value);
+            also(value);
+        });
+        let weighted = u128::from(weight);
+        *self = Self {
+            count: self.count + count * weight,
+            min,
+            max,
+            sum: self.sum + u128::from(sum) * weighted,
+            squares: self.squares.wrapping_add(squares.wrapping_mul(weighted)),
+        };
+    }
+
     /// The distribution in milliseconds of members that are nanoseconds; `percentiles` is asked only of a population
     /// that has members.
     pub(crate) fn distribution_ms(&self, percentiles: impl FnOnce() -> [u64; 5]) -> Distribution {

@@ -5,9 +5,10 @@
 //! 2^16, the deviation of rates by rounding.
 
 use super::distribution::{Distribution, Moments, PERCENTILES, nearest_rank};
-use super::gaps::{PooledGaps, Rates, bucket, bucket_count, bucket_span, rate, real};
+use super::gap_buckets::{bucket, bucket_count, bucket_span, real};
+use super::gaps::{PooledGaps, for_each_run, rate};
 use super::record::PassTimeline;
-use crate::simulation::SimDuration;
+use crate::simulation::{SimDuration, SimTime};
 
 /// Passes that all ranks together may keep: about 50 MB.
 pub const PASSES_KEPT: usize = 4 << 20;
@@ -30,6 +31,31 @@ pub struct GapTally {
     buckets: Vec<u64>,
 }
 
+/// Sums over the rates of the gaps that are not zero.
+#[derive(Clone, Debug, PartialEq)]
+struct Rates {
+    count: u64,
+    sum: f64,
+    smallest_gap: u64,
+}
+
+impl Default for Rates {
+    fn default() -> Self {
+        Self { count: 0, sum: 0.0, smallest_gap: u64::MAX }
+    }
+}
+
+impl Rates {
+    #[inline]
+    fn add(&mut self, gap: u64, weight: u64) {
+        if gap > 0 {
+            self.count += weight;
+            self.sum += real(weight) * rate(gap);
+            self.smallest_gap = self.smallest_gap.min(gap);
+        }
+    }
+}
+
 impl Default for GapTally {
     fn default() -> Self {
         Self {
@@ -46,7 +72,7 @@ impl Default for GapTally {
 impl GapTally {
     /// Counts a gap that `weight` > 0 requests saw.
     #[inline]
-    pub(crate) fn add(&mut self, gap: SimDuration, weight: u64) {
+    fn add(&mut self, gap: SimDuration, weight: u64) {
         let gap = gap.as_ns();
         self.moments.add(gap, weight);
         self.rates.add(gap, weight);
@@ -58,11 +84,16 @@ impl GapTally {
         }
     }
 
+    /// Counts the gaps between stamps, each seen by `weight` > 0 requests.
+    pub(crate) fn add_run(&mut self, stamps: &[SimTime], weight: u64) {
+        stamps.windows(2).for_each(|pair| self.add(pair[1] - pair[0], weight));
+    }
+
     /// Statistics of the gaps counted here and those of `timelines`.
     pub(super) fn pooled(&self, timelines: &[PassTimeline]) -> PooledGaps {
         let mut all = self.clone();
         for timeline in timelines {
-            timeline.for_each_gap(|gap, weight| all.add(gap, weight));
+            for_each_run(timeline, &timeline.gap_runs(), |stamps, weight| all.add_run(stamps, weight));
         }
         all.statistics()
     }
@@ -109,7 +140,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::simulation::SimTime;
 
     /// Requests with a token in each pass from one to another, in the order in which they end.
     fn timeline(lengths: &[u64], runs: &[(u32, u32)], fold_at: Option<&[u32]>) -> (PassTimeline, GapTally) {

@@ -6,7 +6,9 @@
 //! that hold a wanted rank until a bucket is one nanosecond wide. So the percentiles are exact.
 
 use super::distribution::{Distribution, Moments, PERCENTILES, nearest_rank};
-use super::record::PassTimeline;
+use super::gap_buckets::{bucket, bucket_count, bucket_of_real, bucket_span, real};
+use super::record::{GapRun, PassTimeline};
+use crate::simulation::SimTime;
 
 /// Buckets per doubling of the gap, as a power of two.
 const OCTAVE_BITS: u32 = 12;
@@ -30,43 +32,40 @@ pub(crate) struct PooledGaps {
 impl PooledGaps {
     /// Pools the gaps of all `timelines`, which hold every pass.
     pub(crate) fn new(timelines: &[PassTimeline]) -> Self {
-        let mut buckets = vec![0_u64; BUCKETS];
-        let mut moments = Moments::default();
-        let mut rates = Rates::default();
-        for_each_gap(timelines, |gap, weight| {
-            moments.add(gap, weight);
-            buckets[bucket::<OCTAVE_BITS>(gap)] += weight;
-            rates.add(gap, weight);
-        });
+        let all = Gaps::of(timelines);
+        let mut tally = Tally::default();
+        all.for_each_run(|stamps, weight| tally.add(stamps, weight));
+        let Tally { mut moments, rates, zero_gaps, mut buckets } = tally;
+        let Moments { count: with_rate, min: smallest_gap, .. } = moments;
+        if zero_gaps > 0 {
+            moments.add(0, zero_gaps);
+            buckets[bucket::<OCTAVE_BITS>(0)] += zero_gaps;
+        }
         if moments.count == 0 {
             return Self::default();
         }
 
         let first = bucket::<OCTAVE_BITS>(moments.min);
-        let mut selection = Selection::new(&buckets, first, &ranks(moments.count, rates.count));
-        let mean = rates.sum / rates.count as f64;
+        let mut selection = Selection::new(&buckets, first, &ranks(moments.count, with_rate));
+        let mean = rates / with_rate as f64;
         let mut squares = 0.0;
-        selection.sweep(timelines, |gap, weight| {
-            if gap > 0 {
-                squares += real(weight) * (rate(gap) - mean).powi(2);
-            }
-        });
+        all.for_each_run(|stamps, weight| squares = add_squares(squares, stamps, weight, mean));
         while !selection.pending.is_empty() {
-            selection.sweep(timelines, |_, _| {});
+            selection.sweep(&all);
         }
 
         let [gaps, mirrored] = selection.found;
         let itl_ms = moments.distribution_ms(|| gaps);
-        if rates.count == 0 {
+        if with_rate == 0 {
             return Self { itl_ms, throughput_per_user: Distribution::default() };
         }
         let throughput_per_user = Distribution::new(
-            rates.count,
+            with_rate,
             mean,
             rate(moments.max),
-            rate(rates.smallest_gap),
+            rate(smallest_gap),
             mirrored.map(rate),
-            (squares / rates.count as f64).sqrt(),
+            (squares / with_rate as f64).sqrt(),
         );
         Self { itl_ms, throughput_per_user }
     }
@@ -78,62 +77,90 @@ pub(super) fn rate(gap: u64) -> f64 {
     NS_PER_S / real(gap)
 }
 
-/// A number below 2^63. Processors convert signed numbers at once, others in several steps.
-#[inline]
-pub(super) fn real(number: u64) -> f64 {
-    number.cast_signed() as f64
+/// Sums over the gaps, and a histogram of them.
+struct Tally {
+    /// Of the gaps that are not zero.
+    moments: Moments,
+    /// Sum of the rates of these gaps.
+    rates: f64,
+    zero_gaps: u64,
+    buckets: Vec<u64>,
 }
 
-/// Sums over the rates of the gaps that are not zero.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Rates {
-    pub(super) count: u64,
-    pub(super) sum: f64,
-    pub(super) smallest_gap: u64,
-}
-
-impl Default for Rates {
+impl Default for Tally {
     fn default() -> Self {
-        Self { count: 0, sum: 0.0, smallest_gap: u64::MAX }
+        Self { moments: Moments::default(), rates: 0.0, zero_gaps: 0, buckets: vec![0; BUCKETS] }
     }
 }
 
-impl Rates {
+// The three loops over gaps are functions of their own, never inlined: within a larger one their sums would not stay in registers.
+impl Tally {
+    /// Counts the gaps between stamps, each seen by `weight` > 0 requests.
+    #[inline(never)]
+    fn add(&mut self, stamps: &[SimTime], weight: u64) {
+        let real_weight = real(weight);
+        let (mut rates, mut zero_gaps) = (self.rates, 0);
+        let buckets = self.buckets.as_mut_slice();
+        let with_rate = gaps(stamps).filter(|gap| {
+            zero_gaps += u64::from(*gap == 0);
+            *gap > 0
+        });
+        self.moments.add_all(with_rate, weight, |gap| {
+            let real_gap = real(gap);
+            buckets[bucket_of_real::<OCTAVE_BITS>(gap, real_gap)] += weight;
+            rates += real_weight * (NS_PER_S / real_gap);
+        });
+        self.rates = rates;
+        self.zero_gaps += zero_gaps * weight;
+    }
+}
+
+/// `sum` and, one after the other, the squared distances from `mean` of the rates of the gaps between stamps, each `weight` times.
+#[inline(never)]
+fn add_squares(sum: f64, stamps: &[SimTime], weight: u64, mean: f64) -> f64 {
+    let square = |gap| real(weight) * (rate(gap) - mean).powi(2);
+    gaps(stamps).filter(|gap| *gap > 0).fold(sum, |sum, gap| sum + square(gap))
+}
+
+/// Timelines, and the runs of passes of each.
+struct Gaps<'t> {
+    timelines: &'t [PassTimeline],
+    runs: Vec<Vec<GapRun>>,
+}
+
+impl<'t> Gaps<'t> {
+    fn of(timelines: &'t [PassTimeline]) -> Self {
+        Self { timelines, runs: timelines.iter().map(PassTimeline::gap_runs).collect() }
+    }
+
+    /// See [`for_each_run`].
     #[inline]
-    pub(super) fn add(&mut self, gap: u64, weight: u64) {
-        if gap > 0 {
-            self.count += weight;
-            self.sum += real(weight) * rate(gap);
-            self.smallest_gap = self.smallest_gap.min(gap);
+    fn for_each_run(&self, mut visit: impl FnMut(&[SimTime], u64)) {
+        for (timeline, runs) in self.timelines.iter().zip(&self.runs) {
+            for_each_run(timeline, runs, &mut visit);
         }
     }
 }
 
-/// Calls `visit` with each gap in nanoseconds and the number of requests that saw it, in a fixed order. Gaps that
-/// nobody saw are left out.
+/// Calls `visit` with the stamps between which gaps lie, and the number of requests that saw each of these gaps, in a fixed
+/// order.
 #[inline]
-fn for_each_gap(timelines: &[PassTimeline], mut visit: impl FnMut(u64, u64)) {
-    for timeline in timelines {
-        timeline.for_each_gap(|gap, weight| visit(gap.as_ns(), weight));
+pub(super) fn for_each_run(timeline: &PassTimeline, runs: &[GapRun], mut visit: impl FnMut(&[SimTime], u64)) {
+    for run in runs {
+        visit(run.stamps(&timeline.ends), run.weight);
+    }
+    for gap in &timeline.loose_gaps {
+        visit(&[SimTime::ZERO, SimTime::ZERO + *gap], 1);
+    }
+    if timeline.zero_gaps > 0 {
+        visit(&[SimTime::ZERO; 2], timeline.zero_gaps);
     }
 }
 
-/// Number of buckets that cover every 64-bit gap.
-pub(super) const fn bucket_count<const OCTAVE_BITS: u32>() -> usize {
-    (65 - OCTAVE_BITS as usize) << OCTAVE_BITS
-}
-
-/// Bucket of a gap: exact below 2^`OCTAVE_BITS`, then 2^`OCTAVE_BITS` equal buckets per doubling.
+/// The gaps between stamps that do not decrease, in nanoseconds.
 #[inline]
-pub(super) fn bucket<const OCTAVE_BITS: u32>(gap: u64) -> usize {
-    let shift = (gap | 1).ilog2().saturating_sub(OCTAVE_BITS);
-    ((shift as usize) << OCTAVE_BITS) + (gap >> shift) as usize
-}
-
-/// The gaps of a bucket: the lowest, and their number as a power of two.
-pub(super) fn bucket_span<const OCTAVE_BITS: u32>(bucket: usize) -> (u64, u32) {
-    let shift = (bucket >> OCTAVE_BITS).saturating_sub(1);
-    (((bucket - (shift << OCTAVE_BITS)) as u64) << shift, shift as u32)
+fn gaps(stamps: &[SimTime]) -> impl Iterator<Item = u64> {
+    stamps.windows(2).map(|pair| pair[1].as_ns() - pair[0].as_ns())
 }
 
 /// A percentile that is looked for: whether among the gaps (0) or the rates (1), and which.
@@ -192,17 +219,23 @@ impl Selection {
         selection
     }
 
-    /// Counts the gaps of the pending spans by parts, calling `also` with every gap, then goes on with the parts.
-    fn sweep(&mut self, timelines: &[PassTimeline], mut also: impl FnMut(u64, u64)) {
-        for_each_gap(timelines, |gap, weight| {
-            also(gap, weight);
-            if self.marked[bucket::<OCTAVE_BITS>(gap)] {
-                count(&mut self.pending, gap, weight);
-            }
-        });
+    /// Counts the gaps of the pending spans by parts, then goes on with the parts.
+    fn sweep(&mut self, all: &Gaps<'_>) {
+        all.for_each_run(|stamps, weight| self.count(stamps, weight));
         for span in std::mem::take(&mut self.pending) {
             let bits = span.part_bits();
             self.narrow(&span.parts, &span.ranks, |index| (span.low + ((index as u64) << bits), bits));
+        }
+    }
+
+    /// Counts the gaps between stamps that lie in pending spans.
+    #[inline(never)]
+    fn count(&mut self, stamps: &[SimTime], weight: u64) {
+        // Zero gaps have a bucket of their own, which is never pending.
+        for gap in gaps(stamps).filter(|gap| *gap > 0) {
+            if self.marked[bucket_of_real::<OCTAVE_BITS>(gap, real(gap))] {
+                count(&mut self.pending, gap, weight);
+            }
         }
     }
 
@@ -293,26 +326,6 @@ mod tests {
                 assert_eq!(figure, wanted, "{name}");
             }
         }
-    }
-
-    #[test]
-    fn buckets_cover_every_gap_once() {
-        let edges =
-            (0..64).flat_map(|bit| [(1_u64 << bit) - 1, 1 << bit, (1 << bit) + 1, (3_u64 << bit) >> 1]);
-        let mut gaps: Vec<u64> = edges.chain([u64::MAX - 1, u64::MAX]).collect();
-        gaps.sort_unstable();
-        for pair in gaps.windows(2) {
-            assert!(bucket::<OCTAVE_BITS>(pair[0]) <= bucket::<OCTAVE_BITS>(pair[1]), "{pair:?}");
-        }
-        for gap in gaps {
-            let (low, bits) = bucket_span::<OCTAVE_BITS>(bucket::<OCTAVE_BITS>(gap));
-            assert!(low <= gap && gap - low < 1 << bits, "{gap} in {low} + 2^{bits}");
-            assert!(
-                bits == 0 || gap >> bits >= 1 << OCTAVE_BITS,
-                "{gap} is known to one part in 2^{OCTAVE_BITS}"
-            );
-        }
-        assert_eq!(bucket::<OCTAVE_BITS>(u64::MAX), BUCKETS - 1);
     }
 
     #[test]

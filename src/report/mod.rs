@@ -7,6 +7,7 @@
 pub mod activity;
 pub mod distribution;
 pub mod files;
+mod gap_buckets;
 pub mod gap_tally;
 mod gaps;
 pub mod html;

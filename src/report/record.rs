@@ -158,19 +158,20 @@ pub enum Status {
 /// A gap *at* pass `p` is the time from the end of pass `p - 1` to the end of pass `p`, for a request with a token in
 /// both. Tokens of one request that are not from neighbouring passes (preemption) leave a loose gap instead.
 ///
-/// Passes are numbered from 0 on. After very many, those that no request refers to any more are folded: `ends` and
-/// `gap_changes` then begin at pass `folded`.
+/// Passes are numbered from 0 on. After very many, those that no request refers to any more are folded: `ends` then begins
+/// at pass `folded`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PassTimeline {
     /// Number of the first pass that is kept.
     pub folded: u32,
-    /// Gaps at that pass, which are counted elsewhere.
-    pub folded_weight: i64,
+    /// Number of gaps at that pass, which are counted elsewhere.
+    pub folded_weight: u64,
     /// End of each pass, not decreasing.
     pub ends: Vec<SimTime>,
-    /// Difference array of the number of gaps at each pass: `folded_weight` and the running sum of those after the first, up to and
-    /// including `p`, are the number of completed requests with a gap at `p`. Shorter than or as long as `ends`, plus one.
-    pub gap_changes: Vec<i32>,
+    /// For each stretch of passes in which a completed request had tokens, the first pass at which it had a gap, in no order.
+    pub gap_starts: Vec<u32>,
+    /// For each such stretch, the first pass at which it had none any more, in no order.
+    pub gap_stops: Vec<u32>,
     /// Gaps of completed requests between passes that are not neighbours.
     pub loose_gaps: Vec<SimDuration>,
     /// Gaps of completed requests between tokens that left together.
@@ -201,52 +202,84 @@ impl PassTimeline {
         if first == last {
             return;
         }
-        let (first, end) = (self.place(first), self.place(last) + 1);
-        if self.gap_changes.len() <= end {
-            self.gap_changes.resize(end + 1, 0);
-        }
-        self.gap_changes[first + 1] += 1;
-        self.gap_changes[end] -= 1;
+        self.gap_starts.push(first + 1);
+        self.gap_stops.push(last + 1);
     }
 
-    /// Calls `visit` with each gap at a pass that is kept, and the number of requests that saw it. Gaps that nobody saw are left
-    /// out.
-    #[inline]
-    pub(crate) fn for_each_gap(&self, mut visit: impl FnMut(SimDuration, u64)) {
-        let changes = self.gap_changes.get(1..).unwrap_or_default();
-        let mut weight = self.folded_weight;
-        for (ends, change) in self.ends.windows(2).zip(changes) {
-            weight += i64::from(*change);
-            if weight != 0 {
-                visit(ends[1] - ends[0], weight as u64);
+    /// The gaps at passes that are kept, in the order of the passes.
+    pub(crate) fn gap_runs(&self) -> Vec<GapRun> {
+        let (mut starts, mut stops) = (self.gap_starts.clone(), self.gap_stops.clone());
+        starts.sort_unstable();
+        stops.sort_unstable();
+        self.runs(&starts, &stops, self.passes()).0
+    }
+
+    /// The gaps at the kept passes before `end`, and their number at the last of them. `starts` and `stops` ascend and lie before
+    /// or at `end`.
+    fn runs(&self, starts: &[u32], stops: &[u32], end: u32) -> (Vec<GapRun>, u64) {
+        let mut runs = Vec::with_capacity(starts.len() + stops.len() + 1);
+        let (mut starts, mut stops) = (starts.iter().copied().peekable(), stops.iter().copied().peekable());
+        let (mut pass, mut weight) = (self.folded + 1, self.folded_weight);
+        while pass < end {
+            let next =
+                starts.peek().into_iter().chain(stops.peek()).fold(end, |next, change| next.min(*change));
+            if next > pass && weight > 0 {
+                runs.push(GapRun { before: self.place(pass) - 1, last: self.place(next) - 1, weight });
+            }
+            pass = next.max(pass);
+            while starts.next_if(|start| *start <= pass).is_some() {
+                weight += 1;
+            }
+            while stops.next_if(|stop| *stop <= pass).is_some() {
+                weight -= 1;
             }
         }
-        for gap in &self.loose_gaps {
-            visit(*gap, 1);
-        }
-        if self.zero_gaps > 0 {
-            visit(SimDuration::ZERO, self.zero_gaps);
-        }
+        (runs, weight)
     }
 
     /// Moves the gaps up to and including pass `oldest` to `tally` and forgets the passes before it. No request that goes on may have
     /// had a token before that pass.
     pub(crate) fn fold(&mut self, oldest: u32, tally: &mut GapTally) {
-        let place = self.place(oldest);
-        let changes = self.gap_changes.get(1..).unwrap_or_default();
-        for (ends, change) in self.ends.windows(2).zip(changes).take(place) {
-            self.folded_weight += i64::from(*change);
-            if self.folded_weight != 0 {
-                tally.add(ends[1] - ends[0], self.folded_weight as u64);
-            }
+        let starts = take_through(&mut self.gap_starts, oldest);
+        let stops = take_through(&mut self.gap_stops, oldest);
+        let (runs, weight) = self.runs(&starts, &stops, oldest + 1);
+        for run in &runs {
+            tally.add_run(run.stamps(&self.ends), run.weight);
         }
-        self.loose_gaps.drain(..).for_each(|gap| tally.add(gap, 1));
+        for gap in self.loose_gaps.drain(..) {
+            tally.add_run(&[SimTime::ZERO, SimTime::ZERO + gap], 1);
+        }
         if self.zero_gaps > 0 {
-            tally.add(SimDuration::ZERO, std::mem::take(&mut self.zero_gaps));
+            tally.add_run(&[SimTime::ZERO; 2], std::mem::take(&mut self.zero_gaps));
         }
-        self.ends.drain(..place);
-        self.gap_changes.drain(..place.min(self.gap_changes.len()));
+        self.ends.drain(..self.place(oldest));
         self.folded = oldest;
+        self.folded_weight = weight;
+    }
+}
+
+/// Takes what is not above `most` from `passes`, ascending.
+fn take_through(passes: &mut Vec<u32>, most: u32) -> Vec<u32> {
+    passes.sort_unstable();
+    let rest = passes.split_off(passes.partition_point(|pass| *pass <= most));
+    std::mem::replace(passes, rest)
+}
+
+/// Passes in a row at which equally many completed requests had a gap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct GapRun {
+    /// Place, among the ends that are kept, of that before the first gap.
+    before: usize,
+    /// Place of the end of the last gap.
+    last: usize,
+    /// Requests.
+    pub(crate) weight: u64,
+}
+
+impl GapRun {
+    /// The stamps between which the gaps lie; `ends` are those of the timeline.
+    pub(crate) fn stamps(self, ends: &[SimTime]) -> &[SimTime] {
+        &ends[self.before..=self.last]
     }
 }
 

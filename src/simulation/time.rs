@@ -110,16 +110,24 @@ impl SimDuration {
     /// rounding may create or hide a tie.
     #[inline]
     pub fn from_seconds(seconds: f64) -> Result<Self, InvalidDuration> {
+        match nearest_ns(seconds) {
+            Some(ns) => Ok(Self(ns)),
+            None => Self::from_seconds_exactly(seconds),
+        }
+    }
+
+    #[cold]
+    fn from_seconds_exactly(seconds: f64) -> Result<Self, InvalidDuration> {
         if !(0.0..1.8e10).contains(&seconds) {
             return Err(InvalidDuration { ms: seconds * 1e3 });
         }
-        Ok(Self(round_to_ns(seconds)))
+        Ok(Self(round_exactly(seconds)))
     }
 }
 
-/// Rounds non-negative `seconds` below 2^34 to nanoseconds, half to even, without intermediate rounding.
+/// `seconds` rounded to nanoseconds, half to even, if the product with 1e9 is exact enough to decide.
 #[inline]
-fn round_to_ns(seconds: f64) -> u64 {
+fn nearest_ns(seconds: f64) -> Option<u64> {
     /// Added to a number below 2^51 it leaves the nearest whole number in the low bits.
     const SHIFTER: f64 = 6_755_399_441_055_744.0;
     /// Below this the product is wrong by less than 2^-23.
@@ -127,14 +135,11 @@ fn round_to_ns(seconds: f64) -> u64 {
     let product = seconds * 1e9;
     let shifted = product + SHIFTER;
     let from_nearest = (product - (shifted - SHIFTER)).abs();
-    if product < EXACT_ENOUGH && from_nearest < 0.499_999 {
-        return shifted.to_bits() - SHIFTER.to_bits();
-    }
-    round_exactly(seconds)
+    let decides = product >= 0.0 && product < EXACT_ENOUGH && from_nearest < 0.499_999;
+    decides.then(|| shifted.to_bits() - SHIFTER.to_bits())
 }
 
-/// [`round_to_ns`] of what the product with 1e9 does not decide.
-#[cold]
+/// Rounds non-negative `seconds` below 2^34 to nanoseconds, half to even, without intermediate rounding.
 fn round_exactly(seconds: f64) -> u64 {
     const FRACTION_BITS: u32 = 52;
     let bits = seconds.to_bits();
@@ -235,7 +240,8 @@ mod tests {
             for offset in [-0.500_001, -0.5, -0.499_999, -0.3, 0.0, 0.3, 0.499_998, 0.499_999_5, 0.5] {
                 let middle = ((ns as f64 + offset) / 1e9).max(0.0);
                 for seconds in [middle.next_down().max(0.0), middle, middle.next_up()] {
-                    assert_eq!(round_to_ns(seconds), round_exactly(seconds), "{seconds:e}");
+                    let exactly = SimDuration::from_ns(round_exactly(seconds));
+                    assert_eq!(SimDuration::from_seconds(seconds), Ok(exactly), "{seconds:e}");
                 }
             }
         }

@@ -97,8 +97,8 @@ pub(super) enum End {
 pub(super) struct LogGrid<const N: usize> {
     axes: [Axis; N],
     logs: Vec<f64>,
-    /// How far the corners of a cell lie from its first, those at the lower end of the last axis.
-    corners: [usize; 4],
+    /// See [`strides`].
+    strides: [usize; 2],
 }
 
 impl<const N: usize> LogGrid<N> {
@@ -106,8 +106,8 @@ impl<const N: usize> LogGrid<N> {
     pub(super) fn new(axes: [Axis; N], values: impl Iterator<Item = f64>) -> Self {
         let logs: Vec<f64> = values.map(libm::log).collect();
         assert_eq!(logs.len(), axes.iter().map(|axis| axis.logs.len()).product::<usize>());
-        let corners = corners(&axes);
-        Self { axes, logs, corners }
+        let strides = strides(&axes);
+        Self { axes, logs, strides }
     }
 
     /// Continues the grid beyond one end of an axis at the slope of its last octave there, kept between 0 and
@@ -147,7 +147,7 @@ impl<const N: usize> LogGrid<N> {
         }
         self.logs = logs;
         self.axes[axis].add_beyond(end);
-        self.corners = corners(&self.axes);
+        self.strides = strides(&self.axes);
         self
     }
 
@@ -170,44 +170,43 @@ impl<const N: usize> LogGrid<N> {
     }
 
     /// The value at a place.
+    #[inline]
     pub(super) fn value_at(&self, positions: [Position; N]) -> f64 {
-        const { assert!(N <= 3) };
+        const { assert!(N >= 1 && N <= 3) };
         let mut corner = 0;
         for (axis, position) in self.axes.iter().zip(positions) {
             corner = corner * axis.logs.len() + position.segment;
         }
-        // On a sampled point of the first axis, which one prompt or two are, only half of the corners matter.
-        let first = usize::from(N > 1 && positions[0].along == 0.0);
-        let corners = if first == 1 { N - 1 } else { N };
-        // The corners of the cell, the last axis running fastest and two by two; each axis then halves them.
-        let mut values = [0.0; 4];
-        for (value, offset) in values.iter_mut().zip(self.corners).take(1 << (corners - 1)) {
-            let [low, high] = *self.logs[corner + offset..].first_chunk::<2>().expect("a cell has two ends");
-            *value = low + (high - low) * positions[N - 1].along;
-        }
-        for axis in (first..N - 1).rev() {
-            for pair in 0..1 << (axis - first) {
-                let (low, high) = (values[2 * pair], values[2 * pair + 1]);
-                values[pair] = low + (high - low) * positions[axis].along;
+        let cell = &self.logs[corner..];
+        let along = |axis: usize| positions[axis].along;
+        let [ahead, behind] = self.strides;
+        let edge = |at: usize| {
+            let [low, high] = *cell[at..].first_chunk::<2>().expect("a cell has two ends");
+            low + (high - low) * along(N - 1)
+        };
+        let side = |at: usize| {
+            let low = edge(at);
+            low + (edge(at + behind) - low) * along(N.saturating_sub(2))
+        };
+        let log = match N {
+            1 => edge(0),
+            2 => side(0),
+            // On a sampled point of the first axis, which one prompt or two are, only half of the corners matter.
+            _ if along(0) == 0.0 => side(0),
+            _ => {
+                let low = side(0);
+                low + (side(ahead) - low) * along(0)
             }
-        }
-        libm::exp(values[0])
+        };
+        libm::exp(log)
     }
 }
 
-/// How far each corner of a cell lies from its first, of those at the lower end of the last axis; the one before runs fastest.
-fn corners<const N: usize>(axes: &[Axis; N]) -> [usize; 4] {
-    let mut offsets = [0; 4];
-    for (number, offset) in offsets.iter_mut().take(1 << (N - 1)).enumerate() {
-        let mut stride = axes[N - 1].logs.len();
-        for axis in (0..N - 1).rev() {
-            if number >> (N - 2 - axis) & 1 == 1 {
-                *offset += stride;
-            }
-            stride *= axes[axis].logs.len();
-        }
-    }
-    offsets
+/// How far neighbours along the first of three axes lie apart, and neighbours along the last but one.
+fn strides<const N: usize>(axes: &[Axis; N]) -> [usize; 2] {
+    let behind = axes[N - 1].logs.len();
+    let between = if N > 2 { axes[N - 2].logs.len() } else { 1 };
+    [behind * between, behind]
 }
 
 /// A function tabulated at `2^BITS` equally spaced points of every octave from 1 up, and straight between them.

@@ -46,7 +46,8 @@ impl DecodeBatch {
 
     /// Mean length in tokens of a batch that is not empty, fractions included.
     pub fn exact_mean_context(self) -> f64 {
-        self.context_tokens as f64 / f64::from(self.requests)
+        // Far below 2^63, and processors convert signed numbers at once.
+        self.context_tokens.cast_signed() as f64 / f64::from(self.requests)
     }
 }
 
@@ -88,13 +89,11 @@ pub trait TimingModel: fmt::Debug + Send + Sync {
         passes: u32,
         ends: &mut Vec<SimTime>,
     ) -> Result<(), InvalidDuration> {
-        let mut end = start;
-        for _ in 0..passes {
-            end += pricer.decode_time(self.decode_ms(batch))?;
-            ends.push(end);
+        pricer.append_ends(start, passes, ends, || {
+            let ms = self.decode_ms(batch);
             batch.context_tokens += u64::from(batch.requests);
-        }
-        Ok(())
+            ms
+        })
     }
 }
 
@@ -164,9 +163,37 @@ impl PassPricer {
         self.model.decode_run(self, start, batch, passes, ends)
     }
 
+    /// Appends the ends of `passes` decode passes to `ends`, the first starting at `start`; `price` gives the milliseconds of each in
+    /// turn. For use by [`TimingModel::decode_run`].
+    #[inline]
+    pub fn append_ends(
+        &self,
+        start: SimTime,
+        passes: u32,
+        ends: &mut Vec<SimTime>,
+        mut price: impl FnMut() -> f64,
+    ) -> Result<(), InvalidDuration> {
+        let first = ends.len();
+        ends.resize(first + passes as usize, start);
+        let mut end = start;
+        // Two loops: nearly all engines have no speed-up, and asking for each pass takes time.
+        if self.decode_speedup == 1.0 {
+            for slot in &mut ends[first..] {
+                end += SimDuration::from_ms(price())?;
+                *slot = end;
+            }
+        } else {
+            for slot in &mut ends[first..] {
+                end += divided(price(), self.decode_speedup)?;
+                *slot = end;
+            }
+        }
+        Ok(())
+    }
+
     /// Duration of decode work that a model prices at `ms`.
     #[inline]
-    pub fn decode_time(&self, ms: f64) -> Result<SimDuration, InvalidDuration> {
+    fn decode_time(&self, ms: f64) -> Result<SimDuration, InvalidDuration> {
         divided(ms, self.decode_speedup)
     }
 }

@@ -25,7 +25,7 @@ impl TimingModel for Polynomial {
     }
 
     fn decode_ms(&self, batch: DecodeBatch) -> f64 {
-        let fill = (batch.context_tokens as f64 / self.kv_capacity_tokens).min(1.0);
+        let fill = (batch.context_tokens.cast_signed() as f64 / self.kv_capacity_tokens).min(1.0);
         (-25.74 * (fill * fill) + 54.01 * fill + 5.74).max(1.0)
     }
 }

@@ -270,16 +270,13 @@ impl TimingModel for TableTiming {
         let other = self.tables.decode_other(f64::from(requests));
         let attention = self.tables.decode_attention.of(requests);
         let PassOptions { scale, overhead_ms, .. } = self.options;
-        let mut end = start;
         let mut extrapolated = 0;
-        ends.reserve(passes as usize);
-        for _ in 0..passes {
+        pricer.append_ends(start, passes, ends, || {
             let context = batch.exact_mean_context();
             extrapolated += u64::from(!attention.covers(context));
-            end += pricer.decode_time((other + attention.at(context)) * scale.decode + overhead_ms)?;
-            ends.push(end);
             batch.context_tokens += u64::from(batch.requests);
-        }
+            (other + attention.at(context)) * scale.decode + overhead_ms
+        })?;
         self.note(extrapolated);
         Ok(())
     }

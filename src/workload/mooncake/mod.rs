@@ -17,6 +17,7 @@
 
 mod blocks;
 pub(super) mod number;
+mod plain;
 mod row;
 mod scope;
 mod syntax;

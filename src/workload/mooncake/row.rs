@@ -6,6 +6,7 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use super::number::{Scalar, shortened};
+use super::plain;
 use crate::config::scenario::TraceTimeUnit;
 use crate::workload::interner::Interner;
 use crate::workload::problem::{Ledger, Place, Problems};
@@ -167,10 +168,30 @@ pub(super) struct Sink<'s> {
 impl Sink<'_> {
     /// Reads the row in `line`. An error is one of syntax: all others are reported and reading goes on.
     pub(super) fn read<'de>(&mut self, line: &'de [u8]) -> Result<RawRow<'de>, serde_json::Error> {
+        if let Some(row) = self.read_plain(line) {
+            return Ok(row);
+        }
         let mut deserializer = serde_json::Deserializer::from_slice(line);
         let row = deserializer.deserialize_map(RowVisitor(self))?;
         deserializer.end()?;
         Ok(row)
+    }
+
+    /// Reads a row without a parser; `None` if it takes one.
+    fn read_plain(&mut self, line: &[u8]) -> Option<RawRow<'static>> {
+        let before = self.chunk_ids.len();
+        let fields = plain::read(line, |id| self.chunk_ids.push(self.interner.intern(id)));
+        let Some(fields) = fields else {
+            // Ids keep the numbers that they were given: the parser meets them in the same order.
+            self.chunk_ids.truncate(before);
+            return None;
+        };
+        let mut row = RawRow::default();
+        for (key, value) in fields.iter() {
+            row.see(key);
+            self.take(&mut row, key, Scalar::Unsigned(value));
+        }
+        Some(row)
     }
 
     /// The value, or a report of what is wrong with it.

@@ -67,13 +67,11 @@ pub(crate) fn differences(workload: &Workload, slow: &RunRecord, fast: &RunRecor
 fn gaps(timelines: &[PassTimeline]) -> Vec<SimDuration> {
     let mut gaps = Vec::new();
     for timeline in timelines {
-        let mut at_pass = 0;
-        for (pass, change) in timeline.gap_changes.iter().enumerate() {
-            at_pass += change;
-            if at_pass > 0 {
-                let gap = timeline.ends[pass] - timeline.ends[pass - 1];
-                gaps.extend(std::iter::repeat_n(gap, at_pass as usize));
-            }
+        for pass in 1..timeline.ends.len() {
+            let changes = |passes: &[u32]| passes.iter().filter(|other| **other as usize <= pass).count();
+            let at_pass = changes(&timeline.gap_starts) - changes(&timeline.gap_stops);
+            let gap = timeline.ends[pass] - timeline.ends[pass - 1];
+            gaps.extend(std::iter::repeat_n(gap, at_pass));
         }
         gaps.extend(&timeline.loose_gaps);
         gaps.extend(std::iter::repeat_n(SimDuration::ZERO, timeline.zero_gaps as usize));
