@@ -2,6 +2,8 @@
 
 use std::sync::OnceLock;
 
+use super::exponential::exp;
+
 /// An axis of sampled points, kept as logarithms.
 #[derive(Clone, Debug)]
 pub(super) struct Axis {
@@ -198,7 +200,7 @@ impl<const N: usize> LogGrid<N> {
                 low + (side(ahead) - low) * along(0)
             }
         };
-        libm::exp(log)
+        exp(log)
     }
 }
 

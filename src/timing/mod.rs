@@ -4,6 +4,7 @@
 //! time, applying the engine's speed-up ratios with the rounding that makes stamps comparable with the reference.
 
 pub mod csv;
+mod exponential;
 mod fixed;
 pub mod grid;
 mod interpolation;

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::record::{Axes, Tables};
 use crate::simulation::{InvalidDuration, SimTime};
 use crate::timing::grid::Measured;
-use crate::timing::interpolation::{Axis, Curve, DecodeSurface, End, LogGrid};
+use crate::timing::interpolation::{Axis, Curve, DecodeSurface, End, LogGrid, Position};
 use crate::timing::{Chunk, DecodeBatch, PassCost, PassPricer, TimingModel};
 
 /// Sampled prefixes begin at 0, which has no logarithm.
@@ -28,6 +28,8 @@ pub struct PassTables {
     context_other: LogGrid<1>,
     context_other_curve: Curve<7>,
     context_attention: LogGrid<3>,
+    /// Where one prompt lies on the first axis of that grid.
+    one_prompt: Position,
     decode_other: LogGrid<1>,
     decode_other_curve: Curve<8>,
     decode_attention: DecodeSurface,
@@ -63,6 +65,7 @@ impl PassTables {
         let attention = tables.gen_attn.iter().flatten().copied();
         let decode_attention = DecodeSurface::new(LogGrid::new(decode_axes, attention));
         Self {
+            one_prompt: context_attention.axis(0).place(1.0),
             context_other_curve: Curve::new(TOKEN_OCTAVES, |tokens| context_other.at([tokens])),
             decode_other_curve: Curve::new(REQUEST_OCTAVES, |requests| decode_other.at([requests])),
             context_other,
@@ -118,7 +121,7 @@ impl PassTables {
     fn prompt_attention(&self, chunks: &[Chunk]) -> Priced {
         let grid = &self.context_attention;
         let prompts = chunks.len() as f64;
-        let batch = grid.axis(0).place(prompts);
+        let batch = if chunks.len() == 1 { self.one_prompt } else { grid.axis(0).place(prompts) };
         let mut total = Priced { ms: 0.0, extrapolated: !grid.axis(0).covers(prompts) };
         for chunk in chunks {
             let (new, prefix) = (f64::from(chunk.new_tokens), f64::from(chunk.prefix_tokens));
@@ -190,8 +193,8 @@ impl TableTiming {
     /// Everything but attention of the tokens of a pass, which the stages share.
     fn context_other(&self, tokens: u64) -> f64 {
         let tokens = match self.options.stages {
-            1 => tokens as f64,
-            stages => tokens.div_ceil(u64::from(stages)) as f64,
+            1 => tokens.cast_signed() as f64,
+            stages => tokens.div_ceil(u64::from(stages)).cast_signed() as f64,
         };
         self.note(!self.tables.context_other.covers([tokens]));
         self.tables.context_other(tokens)
