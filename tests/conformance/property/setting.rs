@@ -270,7 +270,10 @@ impl Setting {
             Some(speculation) => {
                 engine["aic_nextn"] = json!(speculation.drafts);
                 if let Some(quarters) = speculation.rates {
-                    engine["aic_nextn_accept_rates"] = json!(quarters.map(|rate| f64::from(rate) / 4.0));
+                    // One rate for each draft token: more could not act and are refused.
+                    let rates = quarters.iter().take(speculation.drafts as usize);
+                    engine["aic_nextn_accept_rates"] =
+                        rates.map(|rate| f64::from(*rate) / 4.0).collect::<Vec<_>>().into();
                 }
             }
         }
