@@ -27,6 +27,11 @@ pub(super) fn load_document(
     Ok(loaded)
 }
 
+/// What a file holds, if that is no more than a table could be.
+pub(super) fn read_whole(path: &Path) -> Result<Vec<u8>, Failure> {
+    run::read_whole(path).map_err(Failure::input)
+}
+
 /// Opens a file.
 pub(super) fn open_file(path: &Path) -> Result<BufReader<File>, Failure> {
     run::open_file(path).map_err(Failure::input)

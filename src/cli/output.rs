@@ -109,6 +109,9 @@ pub(super) fn look_at_file(option: &str, path: &Path) -> Result<(), Failure> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let problem = if path.is_dir() {
         "is a folder, not a file".to_owned()
+    } else if path.exists() && !path.is_file() {
+        // A new file takes the place of an old one, and must not take that of a device or a pipe.
+        "is no regular file".to_owned()
     } else if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
         format!("there is no folder {}", folder.display())
     } else {

@@ -49,7 +49,7 @@ pub(super) fn replay(
         console.note(places.remark("warning", &remark));
     }
     let workload = workload?;
-    refuse(&places, serving::planner_problem(&scenario, &workload, registry).as_slice())?;
+    refuse(&places, serving::planner::planner_problem(&scenario, &workload, registry).as_slice())?;
     for remark in serving::remarks(&scenario, &workload) {
         console.note(places.remark("warning", &remark));
     }

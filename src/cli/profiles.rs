@@ -1,7 +1,7 @@
 //! `spica profiles`: what is known of how long passes take.
 
 use std::fmt::Write as _;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 
 use comfy_table::{ContentArrangement, Table, presets};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::arguments::{Format, ProfilesCommand, SampleArguments};
 use super::console::Console;
 use super::failure::{Failure, Status};
-use super::input::open_file;
+use super::input::{open_file, read_whole};
 use crate::timing::csv::RowProblems;
 use crate::timing::grid::{self, MeasuredGrid};
 use crate::timing::profile::{self, Answer, Entry, Family, Pack, PassTables, QUERY_COLUMNS, Shape};
@@ -235,10 +235,7 @@ fn shown(entry: &Entry<'_>, tables: &PassTables) -> String {
 
 /// How well a table meets the measurements that it is made from.
 fn check(file: &Path, console: Console) -> Result<(), Failure> {
-    let mut bytes = Vec::new();
-    open_file(file)?
-        .read_to_end(&mut bytes)
-        .map_err(|error| Failure::input(format!("{}: cannot be read: {error}", file.display())))?;
+    let bytes = read_whole(file)?;
     let grid = MeasuredGrid::read(&bytes)
         .map_err(|problems| Failure::input(RowProblems { file: file.display().to_string(), problems }))?;
     let digest = grid::digest(&bytes);

@@ -69,6 +69,10 @@ pub fn write_atomically(
 }
 
 fn replace(path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> io::Result<()> {
+    // A new file takes the place of an old one, and must not take that of a device or a pipe.
+    if path.exists() && !path.is_file() {
+        return Err(io::Error::other("it is there and no regular file"));
+    }
     let (temporary, file) = Temporary::beside(path)?;
     let mut writer = BufWriter::new(file);
     write(&mut writer)?;

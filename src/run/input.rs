@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -17,11 +17,7 @@ use crate::workload::{self, Loaded, Warning};
 
 /// Reads and validates a configuration file, and the files that it names and whose content belongs to it.
 pub(crate) fn read_document(path: &Path, overrides: &[Override]) -> Result<config::Loaded, RunError> {
-    let bytes = std::fs::read(path).map_err(|error| unreadable(path, &error))?;
-    let text = String::from_utf8(bytes).map_err(|error| {
-        let place = error.utf8_error().valid_up_to();
-        RunError::Input(format!("{}: not UTF-8 text: byte {} is not", path.display(), place + 1))
-    })?;
+    let text = read_text(path)?;
     let mut loaded = config::load_with_places(&text, path, overrides)
         .map_err(|error| RunError::Input(error.to_string()))?;
     let mut problems = read_facts(&mut loaded.document);
@@ -37,13 +33,13 @@ fn read_facts(document: &mut Document) -> Vec<String> {
     };
     let mut problems = Vec::new();
     for (key, file) in facts.files_by_key() {
-        match std::fs::read_to_string(&file.path) {
+        match read_text(&file.path) {
             Ok(text) => {
                 file.content = Some(text.into());
                 let one = FactFiles::of(&key, file);
                 problems.extend(Catalogue::with(&one).err().map(|error| format!("{key}: {error}")));
             }
-            Err(error) => problems.push(format!("{key}.path: {}", unreadable(&file.path, &error))),
+            Err(error) => problems.push(format!("{key}.path: {error}")),
         }
     }
     problems
@@ -53,12 +49,37 @@ fn read_facts(document: &mut Document) -> Vec<String> {
 fn read_measured(document: &mut Document) -> Vec<String> {
     let mut problems = Vec::new();
     for (key, measured) in document.measured_files_mut() {
-        match std::fs::read(&measured.path) {
+        match read_whole(&measured.path) {
             Ok(bytes) => measured.content = Some(bytes.into()),
-            Err(error) => problems.push(format!("{key}: {}", unreadable(&measured.path, &error))),
+            Err(error) => problems.push(format!("{key}: {error}")),
         }
     }
     problems
+}
+
+/// Longest file that is read as a whole. Traces are not.
+const MOST_BYTES: u64 = 64 << 20;
+
+/// What a text file holds.
+fn read_text(path: &Path) -> Result<String, RunError> {
+    String::from_utf8(read_whole(path)?).map_err(|error| {
+        let place = error.utf8_error().valid_up_to();
+        RunError::Input(format!("{}: not UTF-8 text: byte {} is not", path.display(), place + 1))
+    })
+}
+
+/// What a file holds, if that is no more than a configuration or a table could be.
+pub(crate) fn read_whole(path: &Path) -> Result<Vec<u8>, RunError> {
+    let mut bytes = Vec::new();
+    let read = open_file(path)?.take(MOST_BYTES + 1).read_to_end(&mut bytes);
+    match read {
+        Ok(length) if length as u64 > MOST_BYTES => {
+            let most = MOST_BYTES >> 20;
+            Err(RunError::Input(format!("{}: is longer than {most} MiB, as no such file is", path.display())))
+        }
+        Ok(_) => Ok(bytes),
+        Err(error) => Err(unreadable(path, &error)),
+    }
 }
 
 /// Opens a file.

@@ -27,6 +27,6 @@ mod remarks;
 pub mod router;
 pub mod worker;
 
-pub use assembly::{ReplayError, ReplayLimits, Traffic, planner_problem, replay, unsupported};
+pub use assembly::{ReplayError, ReplayLimits, Traffic, replay, unsupported};
 pub use pricing::{profile_of, timing_records};
 pub use remarks::remarks;

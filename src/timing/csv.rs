@@ -1,7 +1,7 @@
 //! Comma-separated rows of numbers and names, as people measure and ask for passes.
 
 use std::fmt;
-use std::io::BufRead;
+use std::io::{BufRead, Read};
 
 /// Problems that are displayed; more would bury the first.
 const MOST_SHOWN: usize = 20;
@@ -69,14 +69,15 @@ impl Csv {
     ///
     /// # Errors
     /// Lines that cannot be read or have another number of fields than there are columns, all of them.
-    pub fn read(reader: impl BufRead, usual: &[&str]) -> Result<Self, Vec<RowProblem>> {
+    pub fn read(mut reader: impl BufRead, usual: &[&str]) -> Result<Self, Vec<RowProblem>> {
         let mut csv = Self { columns: Vec::new(), rows: Vec::new() };
         let mut problems = Vec::new();
-        for (number, line) in reader.lines().enumerate() {
-            let line = match line {
-                Ok(line) => line,
-                Err(error) => {
-                    problems.push(RowProblem::new(number + 1, format!("cannot be read: {error}")));
+        for number in 0.. {
+            let line = match next_line(&mut reader) {
+                Ok(Some(line)) => line,
+                Ok(None) => break,
+                Err(problem) => {
+                    problems.push(RowProblem::new(number + 1, problem));
                     break;
                 }
             };
@@ -110,6 +111,23 @@ impl Csv {
         self.columns.iter().position(|column| column == name)
     }
 }
+
+/// The next line, if there is one.
+fn next_line(reader: &mut impl BufRead) -> Result<Option<String>, String> {
+    let mut bytes = Vec::new();
+    let read = reader.take(LONGEST_LINE + 1).read_until(b'\n', &mut bytes);
+    match read {
+        Ok(0) => Ok(None),
+        Ok(length) if length as u64 > LONGEST_LINE => {
+            Err(format!("is longer than {LONGEST_LINE} bytes, as no row of numbers is"))
+        }
+        Ok(_) => String::from_utf8(bytes).map(Some).map_err(|_| "is not UTF-8 text".to_owned()),
+        Err(error) => Err(format!("cannot be read: {error}")),
+    }
+}
+
+/// Longest row in bytes.
+const LONGEST_LINE: u64 = 1 << 20;
 
 fn unquoted(field: &str) -> String {
     field.strip_prefix('"').and_then(|field| field.strip_suffix('"')).unwrap_or(field).to_owned()

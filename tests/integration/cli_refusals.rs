@@ -223,6 +223,7 @@ fn a_version_that_some_engine_has_is_searched() {
     assert!(answer.stderr.contains("no aggregated deployment with sglang"), "{}", answer.stderr);
 }
 
+#[cfg(unix)]
 #[test]
 fn places_that_cannot_be_written_to() {
     let place = Workplace::with("file.yaml", SCENARIO);
@@ -243,6 +244,12 @@ fn places_that_cannot_be_written_to() {
     place
         .run(&["replay", "file.yaml", "--timeline", "no/x.json"])
         .refusing(&["--timeline no/x.json: there is no folder no"]);
+    // A device would be replaced by the file.
+    std::os::unix::fs::symlink("/dev/null", place.path("device")).unwrap();
+    place
+        .run(&["replay", "file.yaml", "--timeline", "device"])
+        .refusing(&["--timeline device: is no regular file"]);
+    std::fs::remove_file(place.path("device")).unwrap();
     // Everything that is wrong comes at once.
     let all =
         ["replay", "file.yaml", "--output-dir", "there", "--timeline", "folder", "--set", "workload.isl=0"];
@@ -327,4 +334,22 @@ fn journals_of_another_search_and_folders_of_parts() {
         .run(&["search", "merge", "part0", "part1", "--output-dir", "search.yaml"])
         .refusing(&["search.yaml is a file, not a folder"]);
     assert_eq!([place.read("part0/trials.jsonl"), place.read("part1/trials.jsonl")], parts);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn files_without_an_end_are_not_read_to_it() {
+    let place = Workplace::with("file.yaml", SCENARIO);
+    std::os::unix::fs::symlink("/dev/zero", place.path("endless")).unwrap();
+    let words = ["endless: is longer than 64 MiB"];
+    place.run(&["check", "endless"]).refusing(&words);
+    place.run(&["profiles", "check", "endless"]).refusing(&words);
+    place.run(&["profiles", "query", "endless"]).refusing(&["endless:1: is longer than 1048576 bytes"]);
+    for set in [
+        "deployment.agg.timing={model: grid, path: endless}",
+        "facts={models: [{name: a, path: endless}]}",
+        "facts={hardware: [{name: a, path: endless}]}",
+    ] {
+        place.run(&["check", "file.yaml", "--set", set]).refusing(&words);
+    }
 }

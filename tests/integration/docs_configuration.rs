@@ -23,7 +23,10 @@ completes and checks keys while you type.
 
 - A key that is not listed is refused, with the nearest one that is.
 - Paths are relative to the file that names them; those of `--set` are relative to the working directory.
-- `spica check FILE` prints a file with every default filled in.
+- A key that cannot act where it stands is refused, unless it says what would be so anyway. Where the reference takes such a
+  key without a word, a note says that it has no effect.
+- `spica check FILE` prints a file with every default filled in, and refuses whatever a run would refuse before it starts:
+  traces and tables that are missing or wrong, policies that nobody knows, layouts that cannot be.
 - Policies (routers, planners, samplers) take fields of their own beside `policy`: see [extending.md](extending.md).
 ";
 

@@ -22,6 +22,7 @@ mod demand;
 mod policy;
 pub mod queue_aware;
 mod remarks;
+pub(super) mod ticks;
 pub mod traffic;
 pub mod work;
 
@@ -34,6 +35,7 @@ pub use policy::{
 };
 
 pub use remarks::remarks;
+pub use ticks::planner_problem;
 
 use self::traffic::TrafficWindow;
 use super::fleet::{FleetState, PoolState};
