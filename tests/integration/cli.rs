@@ -66,7 +66,7 @@ fn files_that_cannot_be_read_are_named() {
     let place = Workplace::with("folder/x", "");
     for command in ["search", "replay", "check"] {
         place.run(&[command, "absent.yaml"]).refusing(&["absent.yaml", "cannot be read"]);
-        place.run(&[command, "folder"]).refusing(&["folder", "cannot be read"]);
+        place.run(&[command, "folder"]).refusing(&["folder", "is a folder, not a file"]);
     }
     std::fs::write(place.path("latin1.yaml"), b"workload: \xe9").unwrap();
     place.run(&["check", "latin1.yaml"]).refusing(&["latin1.yaml", "not UTF-8", "byte 11"]);
