@@ -122,7 +122,9 @@ fn refuse(places: &Places, problems: &[String]) -> Result<(), Failure> {
 
 /// A failure to load requests. Problems inside a trace have a file and a line of their own.
 fn about_workload(places: &Places, is_file: bool, failure: Failure) -> Failure {
-    if is_file && !failure.message.starts_with("workload.") {
+    let has_key =
+        ["workload.trace_path: ", "sweep.fidelity"].iter().any(|key| failure.message.starts_with(key));
+    if is_file && !has_key {
         return failure;
     }
     Failure { message: places.explain(failure.message.lines()), ..failure }

@@ -47,18 +47,39 @@ fn branch_refusals(branch: &Branch, registry: &Registry) -> Vec<Refusal> {
             }
         }
     }
-    let mut found: Vec<Refusal> =
-        common.iter().map(|problem| Refusal::new("search_space", problem.as_str())).collect();
+    let mut found: Vec<Refusal> = common.iter().map(|problem| at_search_key(problem)).collect();
     for (place, dimension) in dimensions.iter().enumerate() {
         for (choice, shown) in dimension.choices.iter().enumerate().skip(1) {
             let mut choices = first.clone();
             choices[place] = choice as u32;
             let own = problems(choices).into_iter().filter(|problem| !common.contains(problem));
             let key = format!("search_space.{}", dimension.name);
-            found.extend(own.map(|problem| Refusal::new(&key, format!("{shown}: {problem}"))));
+            found.extend(
+                own.map(|problem| {
+                    Refusal::new(&key, format!("{shown}: {}", at_search_key(&problem).message))
+                }),
+            );
         }
     }
     found
+}
+
+/// A problem of a candidate, at the key of the search space that the candidate has it from.
+fn at_search_key(problem: &str) -> Refusal {
+    let Some((path, message)) =
+        problem.strip_prefix("deployment.").and_then(|problem| problem.split_once(": "))
+    else {
+        return Refusal::new("search_space", problem);
+    };
+    let (pool, field) = path.split_once('.').unwrap_or((path, ""));
+    let key = match field {
+        "engine.aic_nextn" => "aic_nextn".to_owned(),
+        "engine.block_size" => format!("{pool}_block_size"),
+        _ if field.starts_with("timing") => field.to_owned(),
+        _ if pool == "planner" => "planner_scaling_policy".to_owned(),
+        _ => return Refusal::new("search_space", problem),
+    };
+    Refusal::new(format!("search_space.{key}"), message)
 }
 
 fn scenario_problems(scenario: &Scenario, registry: &Registry, gpu_budget: u32) -> Vec<String> {
@@ -72,7 +93,10 @@ fn scenario_problems(scenario: &Scenario, registry: &Registry, gpu_budget: u32) 
         Some(Ok(Some(planner))) => {
             let most = planner.policy.gpu_bounds().most.filter(|&most| most > gpu_budget);
             problems.extend(most.map(|most| {
-                format!("the planner may use {most} GPUs (max_gpu_budget), over search_space.gpu_budget {gpu_budget}")
+                format!(
+                    "deployment.planner: the planner may use {most} GPUs (max_gpu_budget), over search_space.gpu_budget \
+                     {gpu_budget}"
+                )
             }));
         }
         Some(Ok(None)) | None => {}

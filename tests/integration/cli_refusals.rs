@@ -215,6 +215,43 @@ fn names_that_nobody_knows() {
 }
 
 #[test]
+fn what_candidates_cannot_have_stands_at_the_key_of_the_search() {
+    let place = Workplace::with("file.yaml", SEARCH);
+    place.write("ab.csv", "a,b\n");
+    let trace = |row: u32| format!("{{\"timestamp\": {row}, \"input_length\": 5, \"output_length\": 5}}\n");
+    place.write("t.jsonl", &(0..9).map(trace).collect::<String>());
+    for (set, words) in [
+        (
+            "search_space.timing={model: grid, path: ab.csv}",
+            ": search_space.timing: ab.csv:1: columns are missing",
+        ),
+        ("search_space.timing={model: profile, rescale: ab.csv}", ": search_space.timing: ab.csv:1: columns"),
+        (
+            "search_space={model_name: MiniMaxAI/MiniMax-M2.5, hardware_sku: h200_sxm, deployment_mode: [agg], gpu_budget: 8, \
+          backend: [sglang], aic_nextn: 2}",
+            ": search_space.aic_nextn: speculative decoding is not built",
+        ),
+        (
+            "search_space.planner_scaling_policy=[{policy: queue_aware, max_gpu_budget: 400}]",
+            ": search_space.planner_scaling_policy: the planner may use 400 GPUs",
+        ),
+    ] {
+        for command in ["check", "search"] {
+            place.run(&[command, "file.yaml", "--set", set]).refusing(&["--set search_space", words]);
+        }
+    }
+    let rows = [
+        "check",
+        "file.yaml",
+        "--set",
+        "workload={trace_path: t.jsonl}",
+        "--set",
+        "sweep.fidelity={rows: [5, 2000]}",
+    ];
+    place.run(&rows).refusing(&["--set sweep.fidelity={rows: [5, 2000]}: sweep.fidelity.rows: 2000"]);
+}
+
+#[test]
 fn a_version_that_some_engine_has_is_searched() {
     let place = Workplace::with("file.yaml", SEARCH);
     let both = "search_space.backend=[vllm, sglang]";
