@@ -125,7 +125,7 @@ fn more_than_fits_is_served_with_a_warning() {
     assert!(!fits.contains("warning"), "{fits}");
     let crowded = said(&["deployment.agg.engine.num_gpu_blocks=54889"]);
     for part in [
-        "scenario.yaml: warning: deployment.agg.engine.num_gpu_blocks: 54889 blocks of 64 tokens are more than fit",
+        "--set deployment.agg.engine.num_gpu_blocks=54889: warning: deployment.agg.engine.num_gpu_blocks: 54889 blocks of 64 tokens are more than fit",
         "GiB are available of 180.0 GiB; there is room for 54888",
     ] {
         assert!(crowded.contains(part), "{crowded}");

@@ -121,6 +121,6 @@ fn candidates_without_effect_are_noted() {
     let never = ["--set", "search_space.planner_scaling_policy=[disabled]"];
     let constant = ["--set", "search_space.load_predictor_candidates=[constant_last]"];
     let answer = place.run(&[&["search", "search.yaml"], &never[..], &constant].concat()).ending(0);
-    assert!(answer.stderr.contains("load_predictor_candidates has no effect"), "{}", answer.stderr);
+    assert!(answer.stderr.contains("load_predictor_candidates: has no effect"), "{}", answer.stderr);
     assert!(!answer.stdout.contains("load predictors"), "{}", answer.stdout);
 }
