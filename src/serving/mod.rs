@@ -13,6 +13,7 @@
 mod assembly;
 mod capacity;
 pub mod client;
+mod error;
 pub mod fleet;
 pub mod link;
 pub mod message;
@@ -24,9 +25,12 @@ pub mod predictor;
 mod pricing;
 pub mod recorder;
 mod remarks;
+mod replay;
 pub mod router;
 pub mod worker;
 
-pub use assembly::{ReplayError, ReplayLimits, Traffic, replay, unsupported};
+pub use assembly::{Traffic, unsupported};
+pub use error::ReplayError;
 pub use pricing::{profile_of, timing_records};
 pub use remarks::remarks;
+pub use replay::{ReplayLimits, replay};

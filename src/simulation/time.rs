@@ -135,7 +135,7 @@ fn nearest_ns(seconds: f64) -> Option<u64> {
     let product = seconds * 1e9;
     let shifted = product + SHIFTER;
     let from_nearest = (product - (shifted - SHIFTER)).abs();
-    let decides = product >= 0.0 && product < EXACT_ENOUGH && from_nearest < 0.499_999;
+    let decides = (0.0..EXACT_ENOUGH).contains(&product) && from_nearest < 0.499_999;
     decides.then(|| shifted.to_bits() - SHIFTER.to_bits())
 }
 

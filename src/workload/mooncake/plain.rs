@@ -57,7 +57,7 @@ pub(super) fn read(row: &[u8], mut with_id: impl FnMut(u64)) -> Option<Fields> {
 /// What is still to be read.
 struct Rest<'r>(&'r [u8]);
 
-impl<'r> Rest<'r> {
+impl Rest<'_> {
     /// Goes on behind what JSON counts as blank.
     #[inline]
     fn skip_blanks(&mut self) {
@@ -121,7 +121,10 @@ mod tests {
 
     use super::*;
 
-    fn numbers(row: &str) -> Option<(Vec<(Key, u64)>, Vec<u64>)> {
+    type Row = (Vec<(Key, u64)>, Vec<u64>);
+
+    /// The fields of a plain row, and its ids.
+    fn numbers(row: &str) -> Option<Row> {
         let mut ids = Vec::new();
         let fields = read(row.as_bytes(), |id| ids.push(id))?;
         Some((fields.iter().collect(), ids))
