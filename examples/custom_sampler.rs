@@ -60,7 +60,7 @@ impl Sampler for OneAtATime {
     }
 
     fn observe(&mut self, point: &Point, observation: &Observation<'_>) {
-        if let Observation::Measured(&[figure, ..]) = *observation
+        if let Observation::Measured { figures: &[figure, ..], .. } = *observation
             && self.best.as_ref().is_none_or(|(best, _)| figure > *best)
         {
             self.best = Some((figure, point.clone()));

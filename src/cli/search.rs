@@ -29,7 +29,9 @@ const CANDIDATES: &str = "candidates.json";
 pub(super) const TRIALS: &str = "trials.jsonl";
 const BEST: &str = "best.yaml";
 const PARETO: &str = "pareto.csv";
-pub(super) const ALL: [&str; 4] = [CANDIDATES, BEST, PARETO, TRIALS];
+/// Scenarios of trials that failed, one for each of the first reasons.
+const FAILED: [&str; 3] = ["failed-1.yaml", "failed-2.yaml", "failed-3.yaml"];
+pub(super) const ALL: [&str; 7] = [CANDIDATES, BEST, PARETO, TRIALS, FAILED[0], FAILED[1], FAILED[2]];
 
 pub(super) fn run(
     arguments: &SearchArguments,
@@ -111,6 +113,7 @@ pub(super) fn present(
 ) -> Result<Status, Failure> {
     if let Some(folder) = folder {
         write_files(result, folder)?;
+        write_failures(result, folder, console)?;
     }
     match console.format() {
         Format::Text => Console::print(&search_table(result))?,
@@ -225,6 +228,22 @@ fn write_files(result: &SearchResult, folder: &OutputFolder) -> Result<(), Failu
     } else {
         folder.remove(BEST)
     }
+}
+
+/// Leaves behind what replays trials that failed, and says how.
+fn write_failures(result: &SearchResult, folder: &OutputFolder, console: Console) -> Result<(), Failure> {
+    let mut failures = result.failures();
+    for name in FAILED {
+        let Some((reason, scenario)) = failures.next() else {
+            folder.remove(name)?;
+            continue;
+        };
+        let yaml = scenario.with_paths_from(folder.path()).to_yaml();
+        folder.write(name, |out| out.write_all(yaml.as_bytes()))?;
+        console
+            .note(format!("{reason}: `spica replay {}` does it again", folder.path().join(name).display()));
+    }
+    Ok(())
 }
 
 fn conclude(result: &SearchResult) -> Status {

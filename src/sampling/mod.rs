@@ -27,10 +27,20 @@ pub trait Sampler: Send {
 /// What a sampler learns about a point.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Observation<'a> {
-    /// One figure per objective, signed so that more is better.
-    Measured(&'a [f64]),
-    /// The point does not count, and why.
-    Infeasible(&'a str),
+    /// It counts.
+    Measured {
+        /// One figure per objective, signed so that more is better.
+        figures: &'a [f64],
+        /// By how much the point clears the goal's bar, if there is one: its attainment less the least.
+        margin: Option<f64>,
+    },
+    /// It does not count.
+    Infeasible {
+        /// Why not.
+        reason: &'a str,
+        /// By how much it misses the goal's bar, below 0, if that is why.
+        margin: Option<f64>,
+    },
 }
 
 /// A sampler that is made from its configuration: its fields are the keys beside `policy:`.

@@ -14,6 +14,8 @@ use crate::config::scenario::{Scenario, WorkloadConfig, WorkloadSource};
 use crate::config::search::OptimizationTarget;
 use crate::registry::Registry;
 use crate::report::Summary;
+use crate::report::record::Role;
+use crate::report::scaling::ScalingEvent;
 use crate::serving::outlook::WorthBar;
 use crate::serving::recorder::{AttainmentBar, EarlyEnd};
 use crate::serving::{self, ReplayError, ReplayLimits, Traffic};
@@ -44,6 +46,8 @@ pub trait Evaluator: Send + Sync {
 pub struct Bar {
     /// Share of all requests that have to meet their bounds.
     pub min_attainment: Option<f64>,
+    /// GPUs that its planner may ask for at most.
+    pub max_gpus: Option<u32>,
     /// The score of the last candidate that is ranked, on this objective: what is certain to be worse need not go on.
     pub worth: Option<(OptimizationTarget, f64)>,
 }
@@ -172,7 +176,7 @@ impl ReplayEvaluator {
                 let least = bar.worth.map_or(0.0, |(_, score)| score);
                 format!("{what}: not among the best (sweep.top), the last of which scores {least}")
             }
-            EarlyEnd::Hopeless { missed, rejected } => {
+            EarlyEnd::Hopeless { missed, rejected, .. } => {
                 let bar = bar.min_attainment.unwrap_or_default();
                 let start = format!("attainment cannot reach goal.min_attainment {bar}");
                 match rejected {
@@ -192,7 +196,7 @@ impl ReplayEvaluator {
         bar: &Bar,
         interrupt: &Arc<AtomicBool>,
     ) -> Result<Evaluation, ReplayError> {
-        let worth = worth_bar(scenario, bar);
+        let (worth, max_gpus) = (worth_bar(scenario, bar), bar.max_gpus);
         let bar = scenario.sla.zip(bar.min_attainment).map(|(sla, minimum)| AttainmentBar { sla, minimum });
         let limits = ReplayLimits {
             interrupt: Some(Arc::clone(interrupt)),
@@ -203,6 +207,12 @@ impl ReplayEvaluator {
         };
         let traffic = self.requests.traffic(scenario)?;
         let record = serving::replay(scenario, &traffic, &self.registry, &limits)?;
+        let asked = most_gpus(scenario, &record.scaling.events);
+        if let Some(budget) = max_gpus.filter(|budget| asked > u64::from(*budget)) {
+            return Ok(Evaluation::Infeasible(format!(
+                "its planner asked for {asked} GPUs, over search_space.gpu_budget {budget}"
+            )));
+        }
         Ok(measured(&Summary::new(&record, traffic.workload(), scenario.sla.as_ref())))
     }
 }
@@ -238,6 +248,10 @@ impl Evaluator for ReplayEvaluator {
             (Err(ReplayError::EndedEarly(end @ EarlyEnd::Outclassed { .. })), _) => {
                 Evaluation::StoppedEarly(self.reason(end, bar))
             }
+            (Err(ReplayError::EndedEarly(end @ EarlyEnd::Hopeless { missed, rejected, ended })), _) => {
+                let attainment_so_far = 1.0 - (missed + rejected) as f64 / ended as f64;
+                Evaluation::BelowBar { reason: self.reason(end, bar), attainment_so_far }
+            }
             (Err(ReplayError::EndedEarly(end)), _) => Evaluation::Infeasible(self.reason(end, bar)),
             (Err(ReplayError::Interrupted), Some((seconds, _))) if !told_to_stop => {
                 Evaluation::Infeasible(format!("{TIMED_OUT}: replay > {seconds}s"))
@@ -246,6 +260,30 @@ impl Evaluator for ReplayEvaluator {
             (Err(error), _) => Evaluation::Failed(format!("replay failed: {error}")),
         }
     }
+}
+
+/// The most GPUs that a deployment was asked to have at any time, those that it starts with among them.
+fn most_gpus(scenario: &Scenario, events: &[ScalingEvent]) -> u64 {
+    let deployment = &scenario.deployment;
+    let pools = [&deployment.agg, &deployment.prefill, &deployment.decode];
+    let place = |role| match role {
+        Role::Agg => 0,
+        Role::Prefill => 1,
+        Role::Decode => 2,
+    };
+    let mut gpus = pools.map(|pool| {
+        pool.as_ref().map_or(0, |pool| u64::from(pool.workers) * u64::from(pool.gpus_per_worker()))
+    });
+    let mut most: u64 = gpus.iter().sum();
+    // What is decided at one instant for several pools counts together.
+    for together in events.chunk_by(|one, next| one.at == next.at) {
+        for event in together {
+            let of_worker = pools[place(event.role)].as_ref().map_or(0, |pool| pool.gpus_per_worker());
+            gpus[place(event.role)] = u64::from(event.to) * u64::from(of_worker);
+        }
+        most = most.max(gpus.iter().sum());
+    }
+    most
 }
 
 /// What the figure behind an objective has to reach in a replay; `None` where no bound on it is known.
@@ -282,5 +320,98 @@ fn measured(summary: &Summary) -> Evaluation {
         Ok(Value::Object(metrics)) => Evaluation::Measured(metrics),
         Ok(_) => Evaluation::Failed("replay failed: its summary has no named figures".into()),
         Err(error) => Evaluation::Failed(format!("replay failed: its summary cannot be written: {error}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::presets::ScalingPolicy;
+    use crate::config::scenario::{DeploymentMode, PolicyConfig, Sla};
+    use crate::report::scaling::ScalingCause;
+    use crate::search::Plan;
+    use crate::search::test_support::{config, plan};
+    use crate::serving::planner::{Decision, Observation, PlanningPolicy};
+    use crate::simulation::{SimDuration, SimTime};
+
+    fn first(plan: &Plan) -> Scenario {
+        let branch = &plan.branches[0];
+        branch.unroll(&branch.space.point(0)).unwrap().scenario
+    }
+
+    fn asked(at_s: u64, role: Role, to: u32) -> ScalingEvent {
+        let at = SimTime::from_ns(at_s * 1_000_000_000);
+        ScalingEvent { at, role, from: 0, to, cause: ScalingCause::Planner }
+    }
+
+    #[test]
+    fn gpus_count_that_are_asked_for_at_the_same_time() {
+        let mut deployment = first(&plan(config())).deployment;
+        let pool = deployment.agg.take().unwrap();
+        // 2 workers of 4 GPUs in each pool.
+        (deployment.prefill, deployment.decode) = (Some(pool.clone()), Some(pool));
+        let mut scenario = first(&plan(config()));
+        (scenario.deployment, scenario.deployment.mode) = (deployment, DeploymentMode::Disagg);
+        assert_eq!(most_gpus(&scenario, &[]), 16);
+        let handed_over = [asked(5, Role::Prefill, 3), asked(5, Role::Decode, 1)];
+        assert_eq!(most_gpus(&scenario, &handed_over), 16);
+        let one_after_the_other = [asked(5, Role::Prefill, 3), asked(6, Role::Decode, 1)];
+        assert_eq!(most_gpus(&scenario, &one_after_the_other), 20);
+    }
+
+    /// Wants ten workers and says nothing about bounds.
+    #[derive(Debug, serde::Deserialize)]
+    struct Greedy {}
+
+    impl PlanningPolicy for Greedy {
+        fn tick_interval(&self) -> SimDuration {
+            SimDuration::from_ns(1_000_000)
+        }
+
+        fn plan(&mut self, _observation: &Observation) -> Decision {
+            Decision { targets: vec![Some(10)], rule: "greedy", ..Decision::default() }
+        }
+    }
+
+    #[test]
+    fn a_planner_without_bounds_is_held_to_the_budget() {
+        let mut config = config();
+        config.search_space.planner_scaling_policy =
+            vec![ScalingPolicy::Registered(PolicyConfig::named("greedy"))];
+        let plan = plan(config);
+        let workload = plan.config.workload.of_trial(None).unwrap();
+        let loaded = workload::load(&workload, None, 64).unwrap();
+        let traffic = Traffic::new(Arc::new(loaded.workload), 64);
+        let registry = Arc::new(Registry::builtin().with_planner::<Greedy>("greedy"));
+        let requests = Requests::Shared(vec![Prepared { workload, traffic }]);
+        let evaluator = ReplayEvaluator::new(requests, registry, None, Arc::default()).unwrap();
+        let scenario = first(&plan);
+        let within = |max_gpus| evaluator.evaluate(&scenario, &Bar { max_gpus, ..Bar::default() });
+        assert!(matches!(within(None), Evaluation::Measured(_)));
+        assert!(matches!(within(Some(40)), Evaluation::Measured(_)));
+        let reason = "its planner asked for 40 GPUs, over search_space.gpu_budget 39";
+        assert_eq!(within(Some(39)), Evaluation::Infeasible(reason.into()));
+    }
+
+    #[test]
+    fn a_stopped_replay_says_how_well_it_did_until_then() {
+        let mut config = config();
+        config.goal.sla = Some(Sla { e2e_ms: Some(0.001), ..Sla::default() });
+        config.goal.min_attainment = Some(0.5);
+        let plan = plan(config);
+        let workload = plan.config.workload.of_trial(None).unwrap();
+        let loaded = workload::load(&workload, None, 64).unwrap();
+        let traffic = Traffic::new(Arc::new(loaded.workload), 64);
+        let requests = Requests::Shared(vec![Prepared { workload, traffic }]);
+        let registry = Arc::new(Registry::builtin());
+        let evaluator = ReplayEvaluator::new(requests, registry, None, Arc::default()).unwrap();
+        let bar = Bar { min_attainment: Some(0.5), ..Bar::default() };
+        match evaluator.evaluate(&first(&plan), &bar) {
+            Evaluation::BelowBar { reason, attainment_so_far } => {
+                assert!(reason.contains("17 requests have missed a bound"), "{reason}");
+                assert_eq!(attainment_so_far, 0.0);
+            }
+            other => panic!("{other:?}"),
+        }
     }
 }

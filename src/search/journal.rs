@@ -31,6 +31,8 @@ pub struct PastTrial {
     evaluation: String,
     outcome: Outcome,
     reason: Option<String>,
+    #[serde(default)]
+    attainment_so_far: Option<f64>,
     metrics: Option<Metrics>,
 }
 
@@ -89,6 +91,10 @@ impl PastTrial {
         let reason = || self.reason.clone().unwrap_or_default();
         match (&self.metrics, self.outcome) {
             (Some(metrics), _) => Some(Evaluation::Measured(metrics.clone())),
+            (None, Outcome::Infeasible) if self.attainment_so_far.is_some() => {
+                let attainment_so_far = self.attainment_so_far?;
+                Some(Evaluation::BelowBar { reason: reason(), attainment_so_far })
+            }
             (None, Outcome::Infeasible) => Some(Evaluation::Infeasible(reason())),
             (None, Outcome::StoppedEarly) => Some(Evaluation::StoppedEarly(reason())),
             (None, Outcome::Failed) => Some(Evaluation::Failed(reason())),
@@ -102,10 +108,11 @@ impl PastTrial {
     }
 }
 
-/// The key of an evaluation: equal for equal scenarios, timings and requests in the same version of the program.
-pub(super) fn evaluation_key(scenario: &str, timing: &str, requests: u64) -> String {
+/// The key of an evaluation: equal for equal scenarios, requests and circumstances (what prices passes, and what ends replays
+/// before their time) in the same version of the program.
+pub(super) fn evaluation_key(scenario: &str, circumstances: &str, requests: u64) -> String {
     let mut hash = Hash::default();
-    for part in [env!("CARGO_PKG_VERSION"), scenario, timing, &requests.to_string()] {
+    for part in [env!("CARGO_PKG_VERSION"), scenario, circumstances, &requests.to_string()] {
         hash.write_str(part).expect("hashing cannot fail");
         hash.write_str("\0").expect("hashing cannot fail");
     }
@@ -168,8 +175,13 @@ mod tests {
     fn evaluations_are_recalled_by_their_key() {
         let rejected = line(2, "\"outcome\": \"infeasible\", \"reason\": \"no\", \"metrics\": null");
         let repeated = line(3, "\"outcome\": \"cache_hit\", \"reason\": null, \"metrics\": null");
-        let journal = Journal::read((feasible(1) + &rejected + &repeated).as_bytes()).unwrap();
-        let [first, second, third] = &journal.trials[..] else { panic!() };
+        let below =
+            "\"outcome\": \"infeasible\", \"reason\": \"no\", \"attainment_so_far\": 0.25, \"metrics\": null";
+        let lines = feasible(1) + &rejected + &repeated + &line(4, below);
+        let journal = Journal::read(lines.as_bytes()).unwrap();
+        let [first, second, third, fourth] = &journal.trials[..] else { panic!() };
+        let below = Evaluation::BelowBar { reason: "no".into(), attainment_so_far: 0.25 };
+        assert_eq!(fourth.recall("k4"), Some(below));
         assert!(matches!(first.recall("k1"), Some(Evaluation::Measured(metrics)) if metrics["x"] == 0.1));
         assert_eq!(first.recall("k2"), None);
         assert_eq!(second.recall("k2"), Some(Evaluation::Infeasible("no".into())));

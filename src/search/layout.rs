@@ -219,11 +219,18 @@ mod tests {
 
     #[test]
     fn a_least_budget_takes_away_few_workers() {
-        let mut workers = [const { Vec::new() }; 9];
-        for layout in aggregated(&shapes_within(false, 8), 4..=8) {
-            let ParallelConfig::Agg(shape) = layout else { unreachable!() };
-            workers[shape.tp as usize].push(shape.replicas);
-        }
+        let workers_within = |gpus| {
+            let mut workers = [const { Vec::new() }; 9];
+            for layout in aggregated(&shapes_within(false, 8), gpus) {
+                let ParallelConfig::Agg(shape) = layout else { unreachable!() };
+                workers[shape.tp as usize].push(shape.replicas);
+            }
+            workers
+        };
+        let all = workers_within(1..=8);
+        let of_sizes = [8, 4, 2, 1].map(|size: usize| all[size].clone());
+        assert_eq!(of_sizes, [vec![1], vec![1, 2], (1..=4).collect(), (1..=8).collect()]);
+        let workers = workers_within(4..=8);
         assert_eq!(workers[8], [1]);
         assert_eq!(workers[4], [1, 2]);
         assert_eq!(workers[2], [2, 3, 4]);

@@ -96,6 +96,8 @@ pub(super) struct Worth {
     pub(super) signed: Box<[f64]>,
     /// The objectives of a Pareto goal by name, as they are.
     pub(super) objectives: Option<Map<String, Value>>,
+    /// By how much its attainment clears the goal's bar, below 0 if it does not; `None` without a bar.
+    pub(super) margin: Option<f64>,
 }
 
 /// How a measured candidate stands before the goal.
@@ -118,17 +120,19 @@ pub(super) fn judge(goal: &OptimizationGoal, metrics: &Metrics) -> Verdict {
             Err(name) => return Verdict::Unscored(lacking(name, metrics)),
         }
     }
+    let mut margin = None;
     if let Some(minimum) = goal.min_attainment {
         match metric(metrics, "attainment") {
             None => return Verdict::Unscored(lacking("attainment", metrics)),
             Some(attainment) if attainment < minimum => {
+                let margin = Some(attainment - minimum);
                 let reason = format!("attainment {attainment} is below goal.min_attainment {minimum}");
-                return Verdict::BelowBar(worth(goal, &values), reason);
+                return Verdict::BelowBar(worth(goal, &values, margin), reason);
             }
-            Some(_) => {}
+            Some(attainment) => margin = Some(attainment - minimum),
         }
     }
-    Verdict::Feasible(worth(goal, &values))
+    Verdict::Feasible(worth(goal, &values, margin))
 }
 
 fn lacking(name: &str, metrics: &Metrics) -> String {
@@ -137,14 +141,14 @@ fn lacking(name: &str, metrics: &Metrics) -> String {
     format!("replay report lacks {name}{why}")
 }
 
-fn worth(goal: &OptimizationGoal, values: &[(OptimizationTarget, f64)]) -> Worth {
+fn worth(goal: &OptimizationGoal, values: &[(OptimizationTarget, f64)], margin: Option<f64>) -> Worth {
     let signed: Box<[f64]> = values.iter().map(|&(target, value)| score(target, value)).collect();
     let named =
         || values.iter().map(|&(target, value)| (objective_name(target), Value::from(value))).collect();
     if goal.is_pareto() {
-        Worth { score: values[0].1, signed, objectives: Some(named()) }
+        Worth { score: values[0].1, signed, objectives: Some(named()), margin }
     } else {
-        Worth { score: signed[0], signed, objectives: None }
+        Worth { score: signed[0], signed, objectives: None, margin }
     }
 }
 
@@ -197,6 +201,7 @@ mod tests {
             score: 250.0,
             signed: [-250.0, 5.0].into(),
             objectives: json!({"e2e_latency": 250.0, "throughput": 5.0}).as_object().cloned(),
+            margin: None,
         };
         assert_eq!(judge(&goal, &measured), Verdict::Feasible(expected));
         let lacking = judge(&goal, &metrics(&json!({"output_throughput_tok_s": 5.0})));
@@ -227,6 +232,12 @@ mod tests {
         let metrics = metrics(&json!({"output_throughput_tok_s": 5.0, "attainment": 0.9}));
         assert_eq!(scored(OptimizationTarget::Throughput, Some(0.9), &metrics), 5.0);
         let below = judge(&goal(OptimizationTarget::Throughput, Some(0.95)), &metrics);
-        assert!(matches!(below, Verdict::BelowBar(_, reason) if reason.contains("0.95")));
+        let Verdict::BelowBar(worth, reason) = below else { panic!("{below:?}") };
+        assert!(
+            reason.contains("0.95") && (worth.margin.unwrap() + 0.05).abs() < 1e-12,
+            "{worth:?}: {reason}"
+        );
+        let above = judge(&goal(OptimizationTarget::Throughput, Some(0.9)), &metrics);
+        assert!(matches!(above, Verdict::Feasible(worth) if worth.margin == Some(0.0)));
     }
 }

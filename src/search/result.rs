@@ -1,6 +1,6 @@
 //! What a search found.
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use super::branch::Plan;
@@ -11,7 +11,7 @@ use super::portion::Portion;
 use super::ranking::{Candidate, frontier, rank};
 use super::study::{Standings, StudyEnd};
 use super::trial::{Outcome, Tally, TrialRecord};
-use crate::config::scenario::DeploymentMode;
+use crate::config::scenario::{DeploymentMode, Scenario};
 use crate::config::search::OptimizationGoal;
 
 /// The version of the form in which a result is written.
@@ -58,6 +58,13 @@ pub struct Rejected {
     pub outcome: Outcome,
     /// Why.
     pub reason: String,
+    /// What replays a trial that failed, so that its failure can be looked into.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_in_its_file")]
+    pub scenario: Option<Scenario>,
+}
+
+fn as_in_its_file<S: Serializer>(scenario: &Option<Scenario>, serializer: S) -> Result<S::Ok, S::Error> {
+    scenario.as_ref().map(Scenario::to_json).serialize(serializer)
 }
 
 impl Rejected {
@@ -66,6 +73,7 @@ impl Rejected {
             config: record.config.clone(),
             outcome: record.outcome,
             reason: record.reason.clone().unwrap_or_default(),
+            scenario: record.scenario.as_deref().filter(|_| record.outcome == Outcome::Failed).cloned(),
         }
     }
 }
@@ -138,6 +146,15 @@ impl SearchResult {
     /// The best candidate, if any counts. A frontier has no best.
     pub fn best(&self) -> Option<&Candidate> {
         self.candidates.first().filter(|_| !self.goal.is_pareto())
+    }
+
+    /// The first trial that failed for each reason, in the order of suggestion.
+    pub fn failures(&self) -> impl Iterator<Item = (&str, &Scenario)> {
+        let failed = self.rejected.iter().enumerate().filter(|(_, trial)| trial.scenario.is_some());
+        let first = failed.filter(|(place, trial)| {
+            !self.rejected[..*place].iter().any(|earlier| earlier.reason == trial.reason)
+        });
+        first.filter_map(|(_, trial)| Some((trial.reason.as_str(), trial.scenario.as_ref()?)))
     }
 
     /// Whether the search was told to stop before its end.

@@ -18,6 +18,13 @@ pub enum Evaluation {
     Measured(Metrics),
     /// The deployment can not serve, for this reason.
     Infeasible(String),
+    /// Its replay was stopped when it was certain that it misses the goal's bar.
+    BelowBar {
+        /// Why that is certain.
+        reason: String,
+        /// Share of the requests that had come to an end by then that met their bounds; below the bar.
+        attainment_so_far: f64,
+    },
     /// Its replay was stopped when it was certain that it is not among the best, for this reason.
     StoppedEarly(String),
     /// The evaluation itself failed, for this reason.
@@ -113,7 +120,7 @@ pub struct TrialRecord {
     /// The portion of the requests that was replayed; all of them if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub portion: Option<Portion>,
-    /// What was evaluated: equal for equal scenarios and requests in the same version of the program.
+    /// What was evaluated: equal for equal scenarios, requests, prices and limits in the same version of the program.
     pub evaluation: String,
     /// How it ended.
     pub outcome: Outcome,
@@ -121,6 +128,10 @@ pub struct TrialRecord {
     pub repeats: Option<u32>,
     /// Why it does not count, or falls short on a portion of the requests.
     pub reason: Option<String>,
+    /// Where its replay was stopped because it cannot reach the goal's bar: the share of the requests that had come to an end
+    /// by then that met their bounds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attainment_so_far: Option<f64>,
     /// Its score, if it counts: higher is better, or the first objective of a Pareto goal as it is.
     pub score: Option<f64>,
     /// Its value on each objective of a Pareto goal, if it counts.

@@ -41,6 +41,8 @@ pub struct Recorder {
     missed: usize,
     /// Requests among them that were rejected.
     rejected: usize,
+    /// Requests whose fate is known.
+    ended: usize,
     outlook: Option<Outlook>,
     stop: Option<EarlyEnd>,
 }
@@ -65,6 +67,8 @@ pub enum EarlyEnd {
         missed: usize,
         /// Requests that were rejected.
         rejected: usize,
+        /// All requests that have come to an end by now.
+        ended: usize,
     },
     /// The figure that decides cannot reach what it has to any more.
     Outclassed {
@@ -84,6 +88,7 @@ impl Recorder {
             bar: None,
             missed: 0,
             rejected: 0,
+            ended: 0,
             outlook: None,
             stop: None,
         }
@@ -286,6 +291,7 @@ impl Recorder {
         request.second_token = stamps.second;
         request.last_token = stamps.last;
         request.terminal = terminal;
+        self.ended += 1;
         if let Some(outlook) = &mut self.outlook
             && let Some(bound) = outlook.ended(&self.record.requests[place])
         {
@@ -302,6 +308,7 @@ impl Recorder {
                 self.stop.get_or_insert(EarlyEnd::Hopeless {
                     missed: self.missed - self.rejected,
                     rejected: self.rejected,
+                    ended: self.ended,
                 });
             }
         }

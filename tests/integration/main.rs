@@ -44,6 +44,8 @@ mod routers;
 mod rust_paths;
 mod scenarios;
 mod search;
+mod search_checklist;
+mod search_failures;
 mod search_runs;
 mod shared_folder;
 mod strict_timing;

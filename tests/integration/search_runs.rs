@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
 
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
 
@@ -90,17 +90,27 @@ fn a_killed_search_goes_on_where_it_stopped() {
         };
         place.run(&["search", "search.yaml", "--output-dir", "whole"]).ending(0);
         let whole = everything("whole");
-        for committed in [1, 7, 13] {
+        // Every run of this test kills at other points, in the beginning, the middle and the end.
+        let chance = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().subsec_nanos() as usize;
+        for (earliest, threads) in [(1, "1"), (6, "2"), (11, "8")] {
+            let committed = earliest + chance % 5;
             kill_after(&place, committed);
             let torn = place.read("out/trials.jsonl") + "{\"trial\": 9";
             place.write("out/trials.jsonl", &torn);
-            let answer = place.run(&["search", "search.yaml", "--output-dir", "out", "--resume"]).ending(0);
+            let resume = ["search", "search.yaml", "--output-dir", "out", "--resume", "--threads", threads];
+            let answer = place.run(&resume).ending(0);
             assert!(answer.stderr.contains("resuming after"), "{}", answer.stderr);
             assert!(answer.stderr.contains("the last line was cut off"), "{}", answer.stderr);
-            assert!(everything("out") == whole, "killed after {committed} trials: another answer");
+            assert!(
+                everything("out") == whole,
+                "killed after {committed} trials, {threads} threads: another answer"
+            );
         }
-        let other = ["search", "search.yaml", "--output-dir", "out", "--resume", "--set", "workload.isl=601"];
-        place.run(&other).refusing(&["trial 1 of the journal is not"]);
+        let bar = "goal={target: e2e_latency, sla: {e2e_ms: 1}, min_attainment: 0.5}";
+        for other in ["workload.isl=601", "sweep.max_eval_passes=1000000", bar] {
+            let other = ["search", "search.yaml", "--output-dir", "out", "--resume", "--set", other];
+            place.run(&other).refusing(&["trial 1 of the journal is not"]);
+        }
     }
 }
 

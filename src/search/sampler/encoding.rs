@@ -164,7 +164,8 @@ fn layout_axes(placements: &[Placement]) -> (Vec<Axis>, Vec<Features>) {
 fn layout_traits(placement: &Placement) -> Vec<(Axis, f64)> {
     let config = &placement.layout;
     let engine = f64::from(placement.backend as u8);
-    let mut traits = vec![(Axis::Ordered, f64::from(layout::used_gpus(config))), (Axis::Named, engine)];
+    let mut traits =
+        vec![(Axis::Ordered, libm::log2(f64::from(layout::used_gpus(config)))), (Axis::Named, engine)];
     match config {
         ParallelConfig::Agg(shape) => traits.extend(shape_traits(shape)),
         ParallelConfig::Disagg { prefill, decode } => {

@@ -30,7 +30,8 @@ pub struct Tpe {
     /// How much alike the choices of each factor are: the layout, then the knobs.
     factors: Vec<Likeness>,
     good_or_bad: Vec<(Point, Vec<f64>)>,
-    infeasible: Vec<Point>,
+    /// Points that do not count, and by how much they miss the goal's bar if that is why.
+    infeasible: Vec<(Point, Option<f64>)>,
 }
 
 impl Tpe {
@@ -75,8 +76,16 @@ impl Tpe {
         let good = self.observations().div_ceil(10).min(MOST_GOOD);
         let mut points: Vec<&Point> =
             best_first(&scores).into_iter().map(|place| &self.good_or_bad[place].0).collect();
-        let mut others = points.split_off(good.min(points.len()));
-        others.extend(&self.infeasible);
+        // While too few count, those that miss the bar by least are the best there are.
+        let mut infeasible: Vec<&(Point, Option<f64>)> = self.infeasible.iter().collect();
+        infeasible.sort_by(|left, right| {
+            let margin = |one: &(Point, Option<f64>)| one.1.unwrap_or(f64::NEG_INFINITY);
+            margin(right).total_cmp(&margin(left))
+        });
+        let close = infeasible.iter().take_while(|(_, margin)| margin.is_some()).count();
+        points.extend(infeasible.iter().map(|(point, _)| point));
+        let most = self.good_or_bad.len() + close;
+        let others = points.split_off(good.min(most));
         (points, others)
     }
 
@@ -160,8 +169,10 @@ impl Sampler for Tpe {
 
     fn observe(&mut self, point: &Point, observation: &Observation<'_>) {
         match observation {
-            Observation::Measured(scores) => self.good_or_bad.push((point.clone(), scores.to_vec())),
-            Observation::Infeasible(_) => self.infeasible.push(point.clone()),
+            Observation::Measured { figures, .. } => {
+                self.good_or_bad.push((point.clone(), figures.to_vec()));
+            }
+            Observation::Infeasible { margin, .. } => self.infeasible.push((point.clone(), *margin)),
         }
     }
 }
@@ -210,7 +221,8 @@ mod tests {
         let mut seen = BTreeSet::new();
         while let [point] = &tpe.suggest(1)[..] {
             assert!(seen.insert(point.clone()));
-            tpe.observe(point, &Observation::Measured(&score(point)));
+            let figures = &score(point);
+            tpe.observe(point, &Observation::Measured { figures, margin: None });
         }
         assert_eq!(seen.len() as u64, space.size());
     }
@@ -240,9 +252,19 @@ mod tests {
     fn infeasible_points_are_never_good() {
         let space = space();
         let mut tpe = Tpe::new(Arc::clone(&space), &placements(), 1);
-        tpe.observe(&space.point(0), &Observation::Infeasible("no"));
-        tpe.observe(&space.point(1), &Observation::Measured(&[-7.0]));
+        tpe.observe(&space.point(0), &Observation::Infeasible { reason: "no", margin: None });
+        tpe.observe(&space.point(1), &Observation::Measured { figures: &[-7.0], margin: None });
         let (good, others) = tpe.split();
         assert_eq!((good, others), (vec![&space.point(1)], vec![&space.point(0)]));
+    }
+
+    #[test]
+    fn while_nothing_counts_what_misses_the_bar_by_least_is_good() {
+        let space = space();
+        let mut tpe = Tpe::new(Arc::clone(&space), &placements(), 1);
+        for (index, margin) in [(0, None), (1, Some(-0.5)), (2, Some(-0.1))] {
+            tpe.observe(&space.point(index), &Observation::Infeasible { reason: "no", margin });
+        }
+        assert_eq!(tpe.split().0, [&space.point(2)]);
     }
 }

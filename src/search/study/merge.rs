@@ -118,6 +118,7 @@ mod tests {
             outcome: Outcome::Feasible,
             repeats,
             reason: None,
+            attainment_so_far: None,
             score: None,
             objectives: None,
             used_gpus: 0,

@@ -57,6 +57,8 @@ pub(crate) struct Rounds {
     past: Vec<PastTrial>,
     /// What the evaluations depend on beside their scenarios.
     requests: u64,
+    /// What ends evaluations before their time.
+    limits: String,
     /// What prices each layout.
     timings: FxHashMap<u32, Timings>,
     any_failed: bool,
@@ -108,7 +110,8 @@ enum Conclusion {
     Counts(Arc<Worth>),
     /// Replayed on a portion of the requests, so that it may go on; and how it falls short of the goal's bar there.
     Screened(Arc<Worth>, Option<Arc<str>>),
-    Rejected(Outcome, Arc<str>),
+    /// With the margin by which it misses the goal's bar, if that is known.
+    Rejected(Outcome, Arc<str>, Option<f64>),
 }
 
 /// What can be done without another evaluation.
@@ -123,6 +126,7 @@ pub(crate) struct Step {
 impl Rounds {
     /// A study of `branch` that has not asked for anything yet.
     pub(crate) fn new(branch: Branch, sampler: Box<dyn Sampler>, schedule: Schedule) -> Self {
+        let limits = limits(&branch);
         Self {
             branch,
             sampler,
@@ -136,6 +140,7 @@ impl Rounds {
             points: FxHashSet::default(),
             past: Vec::new(),
             requests: 0,
+            limits,
             timings: FxHashMap::default(),
             any_failed: false,
             best: None,
@@ -268,7 +273,8 @@ impl Rounds {
         match self.branch.unroll_on(&trial.point, self.screening.portion()) {
             Ok(unrolled) => {
                 trial.timing = self.timing(trial.point.layout, &unrolled.scenario);
-                trial.evaluation = evaluation_key(&unrolled.key(), &identity(&trial.timing), self.requests);
+                let circumstances = [identity(&trial.timing), self.limits.clone()].concat();
+                trial.evaluation = evaluation_key(&unrolled.key(), &circumstances, self.requests);
                 let over_budget = self.over_budget(unrolled.used_gpus, &unrolled.scenario);
                 trial.state = self.known(number, &trial.evaluation, over_budget);
                 trial.used_gpus = unrolled.used_gpus;
@@ -296,7 +302,11 @@ impl Rounds {
         }
         let goal = &self.branch.config.goal;
         let last = self.best.as_ref().and_then(Best::last);
-        Bar { min_attainment: goal.min_attainment, worth: last.map(|score| (goal.target, score)) }
+        Bar {
+            min_attainment: goal.min_attainment,
+            max_gpus: Some(self.branch.config.search_space.gpu_budget),
+            worth: last.map(|score| (goal.target, score)),
+        }
     }
 
     /// What prices the passes of a candidate: nothing but its layout decides that.
@@ -387,14 +397,19 @@ impl Rounds {
     }
 
     fn commit_evaluation(&self, evaluation: Evaluation) -> (Conclusion, TrialRecord) {
+        let attainment_so_far = match &evaluation {
+            Evaluation::BelowBar { attainment_so_far, .. } => Some(*attainment_so_far),
+            _ => None,
+        };
         let (conclusion, metrics) = conclude(&self.branch, evaluation, self.screening.portion().is_some());
         let outcome = match &conclusion {
             Conclusion::Counts(_) => Outcome::Feasible,
             Conclusion::Screened(..) => Outcome::Screened,
-            Conclusion::Rejected(outcome, _) => *outcome,
+            Conclusion::Rejected(outcome, ..) => *outcome,
         };
         let mut record = self.record(outcome, &conclusion);
         record.metrics = metrics;
+        record.attainment_so_far = attainment_so_far;
         (conclusion, record)
     }
 
@@ -404,10 +419,13 @@ impl Rounds {
         if self.screening.is_by_sampler() {
             let observation = match &conclusion {
                 Conclusion::Counts(worth) | Conclusion::Screened(worth, None) => {
-                    Observation::Measured(&worth.signed)
+                    Observation::Measured { figures: &worth.signed, margin: worth.margin }
                 }
-                Conclusion::Screened(_, Some(reason)) | Conclusion::Rejected(_, reason) => {
-                    Observation::Infeasible(reason)
+                Conclusion::Screened(worth, Some(reason)) => {
+                    Observation::Infeasible { reason, margin: worth.margin }
+                }
+                Conclusion::Rejected(_, reason, margin) => {
+                    Observation::Infeasible { reason, margin: *margin }
                 }
             };
             self.sampler.observe(&trial.point, &observation);
@@ -425,7 +443,7 @@ impl Rounds {
         let (worth, reason) = match conclusion {
             Conclusion::Counts(worth) => (Some(worth), None),
             Conclusion::Screened(worth, reason) => (Some(worth), reason.as_deref()),
-            Conclusion::Rejected(_, reason) => (None, Some(&**reason)),
+            Conclusion::Rejected(_, reason, _) => (None, Some(&**reason)),
         };
         TrialRecord {
             trial: self.committed as u32 + 1,
@@ -436,6 +454,7 @@ impl Rounds {
             outcome,
             repeats: None,
             reason: reason.map(str::to_owned),
+            attainment_so_far: None,
             score: worth.map(|worth| worth.score),
             objectives: worth.and_then(|worth| worth.objectives.clone()),
             used_gpus: trial.used_gpus,
@@ -447,6 +466,13 @@ impl Rounds {
     }
 }
 
+/// What ends the evaluations of a branch before their time, as text.
+fn limits(branch: &Branch) -> String {
+    let (goal, sweep) = (&branch.config.goal, &branch.config.sweep);
+    let gpu_budget = branch.config.search_space.gpu_budget;
+    format!("{:?} {:?} {:?} {gpu_budget}", goal.min_attainment, sweep.max_eval_passes, sweep.top)
+}
+
 /// What tells one timing from another, as text.
 fn identity(timing: &Timings) -> String {
     let identities: Timings = timing.iter().map(|(pool, timing)| (*pool, timing.identity())).collect();
@@ -455,18 +481,24 @@ fn identity(timing: &Timings) -> String {
 
 /// What an evaluation means for the goal, and the figures behind it.
 fn conclude(branch: &Branch, evaluation: Evaluation, of_portion: bool) -> (Conclusion, Option<Metrics>) {
-    let reject = |outcome, reason: String| Conclusion::Rejected(outcome, reason.into());
+    let reject = |outcome, reason: String| Conclusion::Rejected(outcome, reason.into(), None);
+    let goal = &branch.config.goal;
+    let below_bar = |reason: String, margin| Conclusion::Rejected(Outcome::Infeasible, reason.into(), margin);
     let metrics = match evaluation {
         Evaluation::Measured(metrics) => metrics,
         Evaluation::Infeasible(reason) => return (reject(Outcome::Infeasible, reason), None),
+        Evaluation::BelowBar { reason, attainment_so_far } => {
+            let margin = goal.min_attainment.map(|minimum| attainment_so_far - minimum);
+            return (below_bar(reason, margin), None);
+        }
         Evaluation::Failed(reason) => return (reject(Outcome::Failed, reason), None),
         Evaluation::StoppedEarly(reason) => return (reject(Outcome::StoppedEarly, reason), None),
         Evaluation::Interrupted => unreachable!("it has ended the study"),
     };
-    let conclusion = match (judge(&branch.config.goal, &metrics), of_portion) {
+    let conclusion = match (judge(goal, &metrics), of_portion) {
         (Verdict::Feasible(worth), false) => Conclusion::Counts(Arc::new(worth)),
         (Verdict::Feasible(worth), true) => Conclusion::Screened(Arc::new(worth), None),
-        (Verdict::BelowBar(_, reason), false) => reject(Outcome::Infeasible, reason),
+        (Verdict::BelowBar(worth, reason), false) => below_bar(reason, worth.margin),
         (Verdict::BelowBar(worth, reason), true) => {
             Conclusion::Screened(Arc::new(worth), Some(reason.into()))
         }

@@ -97,7 +97,8 @@ mod tests {
 
     #[test]
     fn a_share_goes_on_the_best_first_and_those_who_fall_short_last() {
-        let worth = |score: f64| Arc::new(Worth { score, signed: [score].into(), objectives: None });
+        let worth =
+            |score: f64| Arc::new(Worth { score, signed: [score].into(), objectives: None, margin: None });
         let point = |layout| Point { layout, choices: Arc::from([]) };
         let all: Vec<(Point, Arc<Worth>, bool, &str)> = vec![
             (point(0), worth(9.0), true, "a"),

@@ -34,8 +34,8 @@ impl Sampler for Scripted {
 
     fn observe(&mut self, _point: &Point, observation: &Observation<'_>) {
         let score = match observation {
-            Observation::Measured(scores) => Some(scores[0]),
-            Observation::Infeasible(_) => None,
+            Observation::Measured { figures, .. } => Some(figures[0]),
+            Observation::Infeasible { .. } => None,
         };
         self.heard.lock().unwrap().push(score);
     }

@@ -10,10 +10,12 @@ use crate::search::sampler::merit::dominates;
 const HOPE: f64 = 1.8;
 /// Standard deviations within which a point has to reach the best for exploring it to be worthwhile.
 const REACH: f64 = 0.5;
-/// How certain feasibility can be, where everything between -1/2 and 1/2 is possible.
+/// How certain it can be that a constraint is met, where labels span 1.
 const LEAST_SPREAD: f64 = 0.1;
 /// What falling short of that costs, in standard deviations.
 const SHORTFALL: f64 = 10.0;
+/// How far from the worst observation to the best a point has to reach to be of any interest.
+const INTEREST: f64 = 0.5;
 /// Directions in which a frontier is looked at.
 const DIRECTIONS: usize = 200;
 /// How far below the worst label the reference of a frontier lies.
@@ -22,17 +24,25 @@ const MARGIN: f64 = 0.01;
 /// What points are worth, given what was observed.
 pub(super) struct Outlook {
     scalarisation: Scalarisation,
-    /// The worth of the worst that was observed.
+    /// What a point has to be worth more than to be of any interest.
     floor: f64,
     /// With one objective: the expected label of the observation with the highest upper confidence bound. With several: those
     /// of the observations that no other is expected to beat.
     front: Vec<Vec<f64>>,
     objectives: usize,
+    /// For each constraint, the label from which on it is met.
+    thresholds: Vec<f64>,
 }
 
 impl Outlook {
-    /// Of the labels of the feasible observations and of what is believed of them.
-    pub(super) fn new(labels: &[Vec<f64>], scalarisation: Scalarisation, beliefs: &[Beliefs]) -> Self {
+    /// Of the labels of the feasible observations, of what is believed of them, and of the labels from which on each constraint
+    /// is met.
+    pub(super) fn new(
+        labels: &[Vec<f64>],
+        scalarisation: Scalarisation,
+        beliefs: &[Beliefs],
+        thresholds: Vec<f64>,
+    ) -> Self {
         let means: Vec<Vec<f64>> =
             (0..labels.len()).map(|place| beliefs.iter().map(|one| one.means[place]).collect()).collect();
         let worth = |place: &usize| scalarisation.worth(&upper_bounds(beliefs, *place));
@@ -43,21 +53,29 @@ impl Outlook {
         } else {
             means.iter().filter(|one| !means.iter().any(|other| dominates(other, one))).cloned().collect()
         };
-        let floor = labels.iter().map(|label| scalarisation.worth(label)).fold(f64::INFINITY, f64::min);
-        Self { scalarisation, floor, front, objectives: beliefs.len() }
+        let worths: Vec<f64> = labels.iter().map(|label| scalarisation.worth(label)).collect();
+        let worst = worths.iter().copied().fold(f64::INFINITY, f64::min);
+        let best = worths.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let floor = worst + INTEREST * (best - worst);
+        Self { scalarisation, floor, front, objectives: beliefs.len(), thresholds }
     }
 
-    /// What may be hoped for: how much more than the worst observation a point may be worth, by the chance that it is feasible.
+    /// What may be hoped for: how much more than of no interest a point may be worth, by the chance that it meets all
+    /// constraints. What is of no interest is none the better for being unlikely.
     pub(super) fn hope(&self, beliefs: &[Beliefs], point: usize) -> f64 {
-        let (objectives, feasibility) = beliefs.split_at(self.objectives);
+        let (objectives, constraints) = beliefs.split_at(self.objectives);
         let worth = self.scalarisation.worth(&upper_bounds(objectives, point)) - self.floor;
-        feasibility.first().map_or(worth, |one| worth * chance(one, point))
+        if worth <= 0.0 {
+            return worth;
+        }
+        let constraints = constraints.iter().zip(&self.thresholds);
+        constraints.fold(worth, |worth, (one, least)| worth * chance(one, *least, point))
     }
 
     /// What it is worth to learn about a point: its uncertainty, less a penalty if it is unlikely to be among the best or to be
     /// feasible.
     pub(super) fn exploration(&self, beliefs: &[Beliefs], point: usize) -> f64 {
-        let (objectives, feasibility) = beliefs.split_at(self.objectives);
+        let (objectives, constraints) = beliefs.split_at(self.objectives);
         let reach = |one: &Beliefs| one.means[point] + REACH * libm::sqrt(one.variances[point]);
         let reaches: Vec<f64> = objectives.iter().map(reach).collect();
         // How far the point stays behind one of the best in every objective.
@@ -65,22 +83,23 @@ impl Outlook {
             best.iter().zip(&reaches).map(|(best, own)| best - own).fold(f64::INFINITY, f64::min)
         };
         let shortfall = self.front.iter().map(behind).fold(0.0, f64::max);
-        let infeasible = feasibility.first().map_or(0.0, |one| (-reach(one)).max(0.0));
+        let constraints = constraints.iter().zip(&self.thresholds);
+        let infeasible: f64 = constraints.map(|(one, least)| (least - reach(one)).max(0.0)).sum();
         let spread: f64 = objectives.iter().map(|one| libm::sqrt(one.pending_variances[point])).sum();
         spread / objectives.len() as f64 - SHORTFALL * (shortfall + infeasible)
     }
 }
 
 /// The expected label of a point and the hope on top, one per objective.
-fn upper_bounds(beliefs: &[Beliefs], point: usize) -> Vec<f64> {
+pub(super) fn upper_bounds(beliefs: &[Beliefs], point: usize) -> Vec<f64> {
     let bound = |one: &Beliefs| one.means[point] + HOPE * libm::sqrt(one.pending_variances[point]);
     beliefs.iter().map(bound).collect()
 }
 
-/// The chance that a point is feasible: that the function behind feasibility is above 0 there.
-fn chance(feasibility: &Beliefs, point: usize) -> f64 {
-    let spread = libm::sqrt(feasibility.variances[point] + LEAST_SPREAD * LEAST_SPREAD);
-    0.5 * libm::erfc(-feasibility.means[point] / spread * std::f64::consts::FRAC_1_SQRT_2)
+/// The chance that a point meets a constraint: that its label is not below the least there.
+fn chance(constraint: &Beliefs, least: f64, point: usize) -> f64 {
+    let spread = libm::sqrt(constraint.variances[point] + LEAST_SPREAD * LEAST_SPREAD);
+    0.5 * libm::erfc((least - constraint.means[point]) / spread * std::f64::consts::FRAC_1_SQRT_2)
 }
 
 /// Makes one number of several labels: more is better.
@@ -154,7 +173,14 @@ mod tests {
     /// An outlook in which labels from this one on are the best.
     fn outlook(best: &[&[f64]]) -> Outlook {
         let front: Vec<Vec<f64>> = best.iter().map(|labels| labels.to_vec()).collect();
-        Outlook { scalarisation: Scalarisation::Single, floor: -0.5, objectives: front[0].len(), front }
+        let thresholds = vec![0.0];
+        Outlook {
+            scalarisation: Scalarisation::Single,
+            floor: -0.5,
+            objectives: front[0].len(),
+            front,
+            thresholds,
+        }
     }
 
     #[test]
@@ -177,19 +203,35 @@ mod tests {
     }
 
     #[test]
+    fn of_interest_is_what_reaches_half_way_from_the_worst_to_the_best() {
+        let one = beliefs(&[0.0; 2], &[0.0; 2], &[0.0; 2]);
+        let outlook = Outlook::new(
+            &[vec![-0.4], vec![0.3]],
+            Scalarisation::Single,
+            std::slice::from_ref(&one),
+            Vec::new(),
+        );
+        assert!((outlook.hope(&[beliefs(&[0.1], &[0.0], &[0.0])], 0) - 0.15).abs() < 1e-12);
+    }
+
+    #[test]
     fn what_is_hardly_feasible_is_hardly_worth_anything() {
         let objective = || beliefs(&[0.2, 0.2], &[0.0, 0.0], &[0.0, 0.0]);
         let feasibility = beliefs(&[0.3, -0.3], &[0.03, 0.03], &[0.03, 0.03]);
         // The spread is 0.2: 1.5 standard deviations from 0.
         let chance = 0.933_192_798_731_141_9;
         let both = [objective(), feasibility];
-        let outlook = outlook(&[&[0.2]]);
-        assert!((outlook.hope(&both, 0) - 0.7 * chance).abs() < 1e-12);
-        assert!((outlook.hope(&both, 1) - 0.7 * (1.0 - chance)).abs() < 1e-12);
-        assert!((outlook.hope(&both[..1], 0) - 0.7).abs() < 1e-12);
-        assert_eq!(outlook.exploration(&both, 0), 0.0);
+        let usual = outlook(&[&[0.2]]);
+        assert!((usual.hope(&both, 0) - 0.7 * chance).abs() < 1e-12);
+        assert!((usual.hope(&both, 1) - 0.7 * (1.0 - chance)).abs() < 1e-12);
+        assert!((usual.hope(&both[..1], 0) - 0.7).abs() < 1e-12);
+        let stricter = Outlook { thresholds: vec![0.6], ..outlook(&[&[0.2]]) };
+        assert!((stricter.hope(&both, 0) - 0.7 * (1.0 - chance)).abs() < 1e-12);
+        let choosy = Outlook { floor: 0.9, ..outlook(&[&[0.2]]) };
+        assert!((choosy.hope(&both, 1) + 0.7).abs() < 1e-12, "no better for being unlikely");
+        assert_eq!(usual.exploration(&both, 0), 0.0);
         let shortfall = 0.3 - 0.5 * 0.03_f64.sqrt();
-        assert!((outlook.exploration(&both, 1) + 10.0 * shortfall).abs() < 1e-12);
+        assert!((usual.exploration(&both, 1) + 10.0 * shortfall).abs() < 1e-12);
     }
 
     /// The mean over all directions of reach² is the area by a quarter of π, so that the estimate can be checked.

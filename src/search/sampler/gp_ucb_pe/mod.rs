@@ -10,6 +10,7 @@
 //! a small space, and of a large one a random part and what lies around the best.
 
 mod acquisition;
+mod constraints;
 mod kernel;
 mod minimise;
 mod pool;
@@ -22,7 +23,8 @@ use std::sync::Arc;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use self::acquisition::{Outlook, Scalarisation};
+use self::acquisition::{Outlook, Scalarisation, upper_bounds};
+use self::constraints::constraints;
 use self::pool::Pool;
 use self::process::{Beliefs, Evidence, Process};
 use super::encoding::{Encoding, Features};
@@ -40,6 +42,8 @@ const AFRESH: f64 = 1.5;
 const EXPLORE_FIRST: f64 = 0.1;
 /// How often a later point of a batch follows its upper confidence bound instead.
 const EXPLOIT_LATER: f64 = 0.5;
+/// The same where there are several objectives: many points of a frontier are worth following.
+const EXPLOIT_LATER_ON_FRONTIERS: f64 = 0.75;
 
 /// The Gaussian-process bandit.
 pub struct GpUcbPe {
@@ -51,6 +55,8 @@ pub struct GpUcbPe {
     features: Vec<Features>,
     /// What was measured at each point; `None` is infeasible.
     figures: Vec<Option<Vec<f64>>>,
+    /// By how much each point clears the goal's bar, where that is known.
+    margins: Vec<Option<f64>>,
     /// Suggestions that have not been observed, the earliest first.
     pending: VecDeque<Point>,
     /// Where the last fit of each objective ended.
@@ -63,9 +69,11 @@ pub struct GpUcbPe {
 struct Model {
     /// The labels of each feasible observation.
     labels: Vec<Vec<f64>>,
-    /// One process for each objective, and one for feasibility if anything was not feasible.
+    /// One process for each objective, then one for each constraint that was not always met.
     processes: Vec<Process>,
     objectives: usize,
+    /// For each constraint, the label from which on it is met.
+    thresholds: Vec<f64>,
 }
 
 /// What was chosen from a pool.
@@ -84,6 +92,7 @@ impl GpUcbPe {
             points: Vec::new(),
             features: Vec::new(),
             figures: Vec::new(),
+            margins: Vec::new(),
             pending: VecDeque::new(),
             ends: Vec::new(),
             fitted_afresh: 0,
@@ -93,8 +102,12 @@ impl GpUcbPe {
 
     /// How many points are spread evenly before anything is modelled: a frontier has no centre to start from, so there are more.
     fn first_points(&self) -> usize {
-        let objectives = self.figures.iter().flatten().next().map_or(1, Vec::len);
-        if objectives > 1 { FIRST_POINTS.max(self.encoding.axes().len() + 1) } else { FIRST_POINTS }
+        let axes = self.encoding.axes().len();
+        if self.has_frontier() { FIRST_POINTS.max(axes + 1) } else { FIRST_POINTS }
+    }
+
+    fn has_frontier(&self) -> bool {
+        self.figures.iter().flatten().next().is_some_and(|figures| figures.len() > 1)
     }
 
     /// The first points: the centre of the space, then an even spread.
@@ -113,12 +126,12 @@ impl GpUcbPe {
         observed.filter(|(_, figures)| figures.is_some()).map(|(at, _)| at.clone()).collect()
     }
 
-    /// A process for each objective, made from the feasible observations, and their labels.
+    /// A process for each objective, made from the feasible observations, with their labels, and for each constraint.
     fn model(&mut self) -> Option<Model> {
         let feasible: Vec<&Vec<f64>> = self.figures.iter().flatten().collect();
         let objectives = feasible.first()?.len();
         let features = self.feasible_features();
-        let mut columns: Vec<Vec<f64>> = (0..objectives)
+        let columns: Vec<Vec<f64>> = (0..objectives)
             .map(|objective| {
                 warping::labels(&feasible.iter().map(|figures| figures[objective]).collect::<Vec<_>>())
             })
@@ -129,35 +142,34 @@ impl GpUcbPe {
             self.fitted_afresh = self.figures.len();
             self.ends.clear();
         }
-        // Whether points are feasible at all is one more function of them, if some are not.
-        let is_mixed = features.len() < self.figures.len();
-        if is_mixed {
-            columns.push(
-                self.figures.iter().map(|figures| if figures.is_some() { 0.5 } else { -0.5 }).collect(),
-            );
-        }
-        let (mut processes, mut ends) =
-            (Vec::with_capacity(columns.len()), Vec::with_capacity(columns.len()));
-        for (place, column) in columns.into_iter().enumerate() {
-            let features = if place < objectives { &features } else { &self.features };
-            let evidence = Evidence::new(self.encoding.axes(), features, column);
+        let are_feasible: Vec<bool> = self.figures.iter().map(Option::is_some).collect();
+        let constraints = constraints(&self.features, &are_feasible, &self.margins);
+        let thresholds = constraints.iter().map(|one| one.threshold).collect();
+        let of_objectives = columns.into_iter().map(|column| (features.clone(), column));
+        let of_constraints = constraints.into_iter().map(|one| (one.features, one.labels));
+        let (mut processes, mut ends) = (Vec::new(), Vec::new());
+        for (place, (features, labels)) in of_objectives.chain(of_constraints).enumerate() {
+            let evidence = Evidence::new(self.encoding.axes(), &features, labels);
+            let is_of_frontier = objectives > 1 && place < objectives;
+            let evidence = if is_of_frontier { evidence.with_weak_prior() } else { evidence };
             let (process, end) = evidence.fit(self.ends.get(place).map(Vec::as_slice))?;
             processes.push(process);
             ends.push(end);
         }
         self.ends = ends;
-        Some(Model { labels, processes, objectives })
+        Some(Model { labels, processes, objectives, thresholds })
     }
 
     fn choose_batch(&mut self, count: usize) -> Option<Vec<Point>> {
         let model = self.model()?;
         let outlook = self.outlook(&model);
-        let mut pool = self.pool(&model.processes, &outlook);
+        let best = self.best();
+        let mut pool = self.pool(&model.processes, best, |beliefs, point| outlook.hope(beliefs, point));
         pool.choose_pending(&self.encoding, &model.processes, self.pending.iter().cloned().collect());
+        let later = if self.has_frontier() { EXPLOIT_LATER_ON_FRONTIERS } else { EXPLOIT_LATER };
         let mut batch = Vec::with_capacity(count);
         while batch.len() < count {
-            let switches =
-                self.stream.random_bool(if batch.is_empty() { EXPLORE_FIRST } else { EXPLOIT_LATER });
+            let switches = self.stream.random_bool(if batch.is_empty() { EXPLORE_FIRST } else { later });
             let choice = if batch.is_empty() == switches { Choice::LeastKnown } else { Choice::HighestBound };
             let chosen = pool.best(|beliefs, point| match choice {
                 Choice::HighestBound => outlook.hope(beliefs, point),
@@ -171,24 +183,8 @@ impl GpUcbPe {
         Some(batch)
     }
 
-    /// What points are worth, seen from the feasible observations.
-    fn outlook(&mut self, model: &Model) -> Outlook {
-        let scalarisation = Scalarisation::new(&model.labels, &mut self.stream);
-        let feasible = self.feasible_features();
-        let beliefs: Vec<Beliefs> =
-            model.processes[..model.objectives].iter().map(|process| process.beliefs(&feasible)).collect();
-        Outlook::new(&model.labels, scalarisation, &beliefs)
-    }
-
-    /// The points among which a batch is chosen.
-    fn pool(&mut self, processes: &[Process], outlook: &Outlook) -> Pool {
-        let dealer = self.first.dealer();
-        if self.space.size() <= pool::ALL {
-            let all = (0..self.space.size()).map(|index| self.space.point(index));
-            let free = all.filter(|point| !dealer.is_taken(point)).collect();
-            return Pool::new(&self.encoding, processes, free);
-        }
-        let mut points = pool::random_points(&self.space, dealer, &mut self.stream);
+    /// The best feasible observations.
+    fn best(&self) -> Vec<Point> {
         let feasible: Vec<(&Point, &[f64])> = self
             .points
             .iter()
@@ -196,13 +192,67 @@ impl GpUcbPe {
             .filter_map(|(point, figures)| Some((point, figures.as_deref()?)))
             .collect();
         let figures: Vec<&[f64]> = feasible.iter().map(|(_, figures)| *figures).collect();
-        for place in best_first(&figures).into_iter().take(pool::STARTS) {
-            points.extend(pool::neighbours(&self.space, feasible[place].0));
+        best_first(&figures).into_iter().take(pool::STARTS).map(|place| feasible[place].0.clone()).collect()
+    }
+
+    /// While nothing is feasible: points that may come nearest to the bar, if it is known by how much others miss it.
+    fn approach(&mut self, count: usize) -> Option<Vec<Point>> {
+        let missed: Vec<(usize, f64)> =
+            self.margins.iter().enumerate().filter_map(|(place, margin)| Some((place, (*margin)?))).collect();
+        if missed.is_empty() || self.figures.iter().any(Option::is_some) {
+            return None;
+        }
+        let features: Vec<Features> = missed.iter().map(|(place, _)| self.features[*place].clone()).collect();
+        let labels = warping::labels(&missed.iter().map(|(_, margin)| *margin).collect::<Vec<_>>());
+        let (process, _) = Evidence::new(self.encoding.axes(), &features, labels).fit(None)?;
+        let processes = [process];
+        let mut nearest = missed;
+        nearest.sort_by(|left, right| right.1.total_cmp(&left.1));
+        let best = nearest.iter().take(pool::STARTS).map(|(place, _)| self.points[*place].clone()).collect();
+        let hope = |beliefs: &[Beliefs], point: usize| upper_bounds(beliefs, point)[0];
+        let mut pool = self.pool(&processes, best, hope);
+        pool.choose_pending(&self.encoding, &processes, self.pending.iter().cloned().collect());
+        let mut batch = Vec::with_capacity(count);
+        while batch.len() < count
+            && let Some(chosen) = pool.best(hope)
+        {
+            let point = pool.choose(chosen, &processes);
+            self.first.dealer().take(&point);
+            batch.push(point);
+        }
+        Some(batch)
+    }
+
+    /// What points are worth, seen from the feasible observations.
+    fn outlook(&mut self, model: &Model) -> Outlook {
+        let scalarisation = Scalarisation::new(&model.labels, &mut self.stream);
+        let feasible = self.feasible_features();
+        let beliefs: Vec<Beliefs> =
+            model.processes[..model.objectives].iter().map(|process| process.beliefs(&feasible)).collect();
+        Outlook::new(&model.labels, scalarisation, &beliefs, model.thresholds.clone())
+    }
+
+    /// The points among which a batch is chosen.
+    fn pool(
+        &mut self,
+        processes: &[Process],
+        best: Vec<Point>,
+        hope: impl Fn(&[Beliefs], usize) -> f64,
+    ) -> Pool {
+        let dealer = self.first.dealer();
+        if self.space.size() <= pool::ALL {
+            let all = (0..self.space.size()).map(|index| self.space.point(index));
+            let free = all.filter(|point| !dealer.is_taken(point)).collect();
+            return Pool::new(&self.encoding, processes, free);
+        }
+        let mut points = pool::random_points(&self.space, dealer, &mut self.stream);
+        for point in &best {
+            points.extend(pool::neighbours(&self.space, point));
         }
         points.retain(|point| !dealer.is_taken(point));
         let mut pool = Pool::new(&self.encoding, processes, points);
         for _ in 0..pool::CLIMBS {
-            let around = pool.top(pool::STARTS, |beliefs, point| outlook.hope(beliefs, point));
+            let around = pool.top(pool::STARTS, &hope);
             let mut more: Vec<Point> =
                 around.iter().flat_map(|point| pool::neighbours(&self.space, point)).collect();
             more.retain(|point| !dealer.is_taken(point));
@@ -219,7 +269,8 @@ impl Sampler for GpUcbPe {
             self.spread(count)
         } else {
             // Without a feasible observation, or with labels that no kernel explains, there is nothing to go by.
-            let mut batch = self.choose_batch(count).unwrap_or_default();
+            let batch = self.choose_batch(count).or_else(|| self.approach(count));
+            let mut batch = batch.unwrap_or_default();
             while batch.len() < count
                 && let Some(point) = self.first.walk()
             {
@@ -239,9 +290,11 @@ impl Sampler for GpUcbPe {
         self.features.push(self.encoding.encode(point));
         self.points.push(point.clone());
         self.figures.push(match observation {
-            Observation::Measured(figures) => Some(figures.to_vec()),
-            Observation::Infeasible(_) => None,
+            Observation::Measured { figures, .. } => Some(figures.to_vec()),
+            Observation::Infeasible { .. } => None,
         });
+        let (Observation::Measured { margin, .. } | Observation::Infeasible { margin, .. }) = observation;
+        self.margins.push(*margin);
     }
 }
 
@@ -272,8 +325,10 @@ mod tests {
             let batch = sampler.suggest(4);
             for point in &batch {
                 match bowl(point) {
-                    bad if bad < -30.0 => sampler.observe(point, &Observation::Infeasible("too far")),
-                    good => sampler.observe(point, &Observation::Measured(&[good])),
+                    bad if bad < -30.0 => {
+                        sampler.observe(point, &Observation::Infeasible { reason: "too far", margin: None });
+                    }
+                    good => sampler.observe(point, &Observation::Measured { figures: &[good], margin: None }),
                 }
             }
             all.extend(batch);
@@ -301,7 +356,10 @@ mod tests {
     fn a_space_is_exhausted_and_observations_without_a_difference_do_no_harm() {
         let space = crate::search::sampler::encoding::tests::space();
         let placements = crate::search::sampler::encoding::tests::placements();
-        for observation in [Observation::Infeasible("no"), Observation::Measured(&[1.0, 2.0])] {
+        for observation in [
+            Observation::Infeasible { reason: "no", margin: None },
+            Observation::Measured { figures: &[1.0, 2.0], margin: None },
+        ] {
             let mut sampler = GpUcbPe::new(Arc::clone(&space), &placements, 1);
             let mut seen = BTreeSet::new();
             while let batch = sampler.suggest(5)
