@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::journal::Hash;
 use super::trial::Evaluation;
 use super::watchdog::Watchdog;
-use crate::config::scenario::{Scenario, WorkloadConfig, WorkloadSource};
+use crate::config::scenario::{Pool, Scenario, WorkloadConfig, WorkloadSource};
 use crate::config::search::OptimizationTarget;
 use crate::registry::Registry;
 use crate::report::Summary;
@@ -278,7 +278,7 @@ fn most_gpus(scenario: &Scenario, events: &[ScalingEvent]) -> u64 {
     // What is decided at one instant for several pools counts together.
     for together in events.chunk_by(|one, next| one.at == next.at) {
         for event in together {
-            let of_worker = pools[place(event.role)].as_ref().map_or(0, |pool| pool.gpus_per_worker());
+            let of_worker = pools[place(event.role)].as_ref().map_or(0, Pool::gpus_per_worker);
             gpus[place(event.role)] = u64::from(event.to) * u64::from(of_worker);
         }
         most = most.max(gpus.iter().sum());

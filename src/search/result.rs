@@ -63,6 +63,7 @@ pub struct Rejected {
     pub scenario: Option<Scenario>,
 }
 
+#[allow(clippy::ref_option, reason = "serde passes a reference to the field")]
 fn as_in_its_file<S: Serializer>(scenario: &Option<Scenario>, serializer: S) -> Result<S::Ok, S::Error> {
     scenario.as_ref().map(Scenario::to_json).serialize(serializer)
 }

@@ -164,7 +164,7 @@ impl GpUcbPe {
         let model = self.model()?;
         let outlook = self.outlook(&model);
         let best = self.best();
-        let mut pool = self.pool(&model.processes, best, |beliefs, point| outlook.hope(beliefs, point));
+        let mut pool = self.pool(&model.processes, &best, |beliefs, point| outlook.hope(beliefs, point));
         pool.choose_pending(&self.encoding, &model.processes, self.pending.iter().cloned().collect());
         let later = if self.has_frontier() { EXPLOIT_LATER_ON_FRONTIERS } else { EXPLOIT_LATER };
         let mut batch = Vec::with_capacity(count);
@@ -208,9 +208,10 @@ impl GpUcbPe {
         let processes = [process];
         let mut nearest = missed;
         nearest.sort_by(|left, right| right.1.total_cmp(&left.1));
-        let best = nearest.iter().take(pool::STARTS).map(|(place, _)| self.points[*place].clone()).collect();
+        let best: Vec<Point> =
+            nearest.iter().take(pool::STARTS).map(|(place, _)| self.points[*place].clone()).collect();
         let hope = |beliefs: &[Beliefs], point: usize| upper_bounds(beliefs, point)[0];
-        let mut pool = self.pool(&processes, best, hope);
+        let mut pool = self.pool(&processes, &best, hope);
         pool.choose_pending(&self.encoding, &processes, self.pending.iter().cloned().collect());
         let mut batch = Vec::with_capacity(count);
         while batch.len() < count
@@ -236,7 +237,7 @@ impl GpUcbPe {
     fn pool(
         &mut self,
         processes: &[Process],
-        best: Vec<Point>,
+        best: &[Point],
         hope: impl Fn(&[Beliefs], usize) -> f64,
     ) -> Pool {
         let dealer = self.first.dealer();
@@ -246,7 +247,7 @@ impl GpUcbPe {
             return Pool::new(&self.encoding, processes, free);
         }
         let mut points = pool::random_points(&self.space, dealer, &mut self.stream);
-        for point in &best {
+        for point in best {
             points.extend(pool::neighbours(&self.space, point));
         }
         points.retain(|point| !dealer.is_taken(point));
