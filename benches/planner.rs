@@ -35,9 +35,8 @@ fn ticks(criterion: &mut Criterion) {
         let path = folder.path().join(format!("{}.yaml", name.replace(' ', "_")));
         let text = format!(
             "deployment: {{mode: agg, planner: {planner}, agg: {{workers: 4, timing: {{model: polynomial}}}}}}\n\
-             workload: {{isl: 100, osl: 20, request_rate: 0.1, num_request_ratio: {}}}\n\
-             sla: {{ttft_ms: 2000, itl_ms: 50}}\n",
-            DURATION_S
+             workload: {{isl: 100, osl: 20, request_rate: 0.1, num_request_ratio: {DURATION_S}}}\n\
+             sla: {{ttft_ms: 2000, itl_ms: 50}}\n"
         );
         std::fs::write(&path, text).expect("the folder can be written to");
         group.throughput(Throughput::Elements(DURATION_S / INTERVAL_S));
