@@ -228,8 +228,8 @@ impl SearchWorkload {
 }
 
 impl SyntheticRequests {
-    /// Most requests, turn by turn, that are generated: what a small machine can hold.
-    pub const MOST: u32 = 5_000_000;
+    /// Most requests, turn by turn, that are generated: about 6 GiB, and twice what fleets of a thousand workers are tried with.
+    pub const MOST: u32 = 20_000_000;
 
     /// Why so much load is more than can be generated, if it is.
     pub fn excess(&self, load: f64) -> Option<String> {

@@ -105,7 +105,7 @@ fn more_than_a_machine_can_hold() {
         "replay",
         SCENARIO,
         &[
-            ("workload.turns_per_session=4294967295", &["turns_per_session", "at most 5000000"]),
+            ("workload.turns_per_session=4294967295", &["turns_per_session", "at most 20000000"]),
             ("workload.num_request_ratio=1e300", &["num_request_ratio: 4e300 requests"]),
             ("workload.isl=4294967295", &["isl", "at most 2147483647"]),
             ("workload.osl=4294967295", &["osl", "at most 2147483647"]),
@@ -160,7 +160,7 @@ fn more_than_a_machine_can_hold() {
             ),
             (
                 "workload={isl: 5, osl: 5, kv_load_ratio: 1, num_request_ratio: 1e9}",
-                &["num_request_ratio", "at most 5000000"],
+                &["num_request_ratio", "at most 20000000"],
             ),
         ],
     );

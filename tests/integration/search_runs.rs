@@ -437,7 +437,7 @@ fn loads_that_no_machine_could_hold_are_refused() {
     let place = Workplace::with("search.yaml", ROUTERS);
     place
         .run(&["search", "search.yaml", "--set", "workload.num_request_ratio=4e9"])
-        .refusing(&["workload.num_request_ratio", "requests in all are too many: at most 5000000"]);
+        .refusing(&["workload.num_request_ratio", "requests in all are too many: at most 20000000"]);
     let filled = place
         .run(&[
             "search",
