@@ -284,6 +284,36 @@ fn workers_over_time_are_those_that_are_paid_for() {
 }
 
 #[test]
+fn workers_over_time_are_those_that_a_planner_decided_on() {
+    let place = Workplace::new();
+    let scenario = concat!(env!("CARGO_MANIFEST_DIR"), "/scenarios/planner_hybrid.yaml");
+    place.run(&["replay", scenario, "--output-dir", "out"]).ending(0);
+    let ticks: Vec<serde_json::Value> =
+        place.read("out/scaling.jsonl").lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let half_bin_s = place.read_json("out/series.json")["bin_ms"].as_f64().unwrap() / 2e3;
+    let figures = [numbers(&place, "workers"), numbers(&place, "gpus")];
+    let mut most = 0.0;
+    for pair in ticks.windows(2) {
+        let seconds = |tick: &serde_json::Value| tick["at_ms"].as_f64().unwrap() / 1e3;
+        let (from, to) = (seconds(&pair[0]), seconds(&pair[1]));
+        let pool = &pair[1]["pools"][0];
+        let count = |state: &str| pool[state].as_f64().unwrap();
+        if count("draining") > 0.0 {
+            continue;
+        }
+        let workers = count("active") + count("starting");
+        most = f64::max(most, workers);
+        // Of bins that lie between the two ticks, the last: whoever drained is gone by then.
+        for figure in &figures {
+            let within = figure.iter().rfind(|(_, at, _)| at - half_bin_s > from && at + half_bin_s < to);
+            let (.., shown) = within.expect("ticks are longer than bins");
+            assert!((shown - workers).abs() < 1e-9, "{shown} for {workers} from {from} s to {to} s");
+        }
+    }
+    assert_eq!(most, 8.0, "the fleet grew as far as it may");
+}
+
+#[test]
 fn single_figures_stand_alone() {
     let place = replayed();
     let svg = place.run(&["report", "out", "--format=svg", "--figure=queue"]).ending(0).stdout;
