@@ -13,7 +13,9 @@ use super::failure::{Failure, Status};
 use super::input::{open_file, read_whole};
 use crate::timing::csv::RowProblems;
 use crate::timing::grid::{self, MeasuredGrid};
-use crate::timing::profile::{self, Answer, Entry, Family, Pack, PassTables, QUERY_COLUMNS, Shape};
+use crate::timing::profile::{
+    self, ANSWER_COLUMNS, Answer, Entry, Family, Pack, PassTables, QUERY_COLUMNS, Shape,
+};
 
 pub(super) fn run(command: &ProfilesCommand, console: Console) -> Result<Status, Failure> {
     match command {
@@ -303,7 +305,7 @@ fn write_answers(answers: &[Answer], out: &mut dyn Write) -> std::io::Result<()>
         Some(answer) => answer.given.keys().map(String::as_str).collect(),
         None => QUERY_COLUMNS.to_vec(),
     };
-    writeln!(out, "{},latency_ms,source,extrapolated", columns.join(","))?;
+    writeln!(out, "{},{}", columns.join(","), ANSWER_COLUMNS.join(","))?;
     for Answer { given, latency_ms, source, extrapolated } in answers {
         for field in given.values() {
             write!(out, "{field},")?;

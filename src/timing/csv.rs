@@ -110,6 +110,16 @@ impl Csv {
     pub fn column(&self, name: &str) -> Option<usize> {
         self.columns.iter().position(|column| column == name)
     }
+
+    /// The columns that stand twice, of those that matter: nobody could say which of the two is meant.
+    pub fn repeated(&self, matters: impl Fn(&str) -> bool) -> Vec<RowProblem> {
+        let again = self.columns.iter().enumerate().filter_map(|(second, name)| {
+            let first = self.column(name).filter(|&first| first < second && matters(name))?;
+            let message = format!("{name}: stands in columns {} and {}", first + 1, second + 1);
+            Some(RowProblem::new(1, message))
+        });
+        again.collect()
+    }
 }
 
 /// The next line, if there is one.
@@ -146,6 +156,22 @@ mod tests {
         let usual = read("1,2\n3,4").unwrap();
         assert_eq!((usual.columns.join("+"), usual.rows.len()), ("a+b".into(), 2));
         assert_eq!(read("").unwrap().rows, []);
+    }
+
+    #[test]
+    fn columns_that_stand_twice_are_named() {
+        let csv = Csv::read("x,a,b,a,b,x,x\n".as_bytes(), &["a", "b"]).unwrap();
+        let repeated = |matters: fn(&str) -> bool| -> Vec<String> {
+            csv.repeated(matters).into_iter().map(|problem| problem.message).collect()
+        };
+        assert_eq!(
+            repeated(|name| name != "x"),
+            ["a: stands in columns 2 and 4", "b: stands in columns 3 and 5"]
+        );
+        assert_eq!(
+            repeated(|name| name == "x"),
+            ["x: stands in columns 1 and 6", "x: stands in columns 1 and 7"]
+        );
     }
 
     #[test]

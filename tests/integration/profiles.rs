@@ -127,6 +127,21 @@ fn bad_rows_of_a_query_are_reported_together() {
     let refused = place.run(&["profiles", "query", "q.csv"]);
     refused.refusing(&["q.csv:2: deployment: `x`", "q.csv:3: batch: `0`"]);
     place.run(&["profiles", "query", "absent.csv"]).refusing(&["absent.csv"]);
+    let row = "m25_fp8_b200_vllm019_tp4ep4,decode,1,1,9\n";
+    place.write("twice.csv", &format!("deployment,phase,batch,batch,new_or_context\n{row}"));
+    place
+        .run(&["profiles", "query", "twice.csv"])
+        .refusing(&["twice.csv:1: batch: stands in columns 3 and 4"]);
+    place.write("priced.csv", &format!("deployment,phase,batch,new_or_context,latency_ms\n{row}"));
+    place.run(&["profiles", "query", "priced.csv"]).refusing(&["priced.csv:1: latency_ms: an answer adds"]);
+}
+
+#[test]
+fn measured_passes_with_a_column_twice_are_refused() {
+    let twice = measured().replacen("prefix_tokens", "new_tokens", 1);
+    let place = Workplace::with("twice.csv", &twice);
+    let problem = "twice.csv:1: new_tokens: stands in columns 2 and 3";
+    place.run(&["profiles", "check", "twice.csv"]).refusing(&[problem]);
 }
 
 /// Measured passes of both phases, on straight lines.

@@ -36,6 +36,10 @@ impl Measured {
     pub fn read(reader: impl BufRead) -> Result<Self, Vec<RowProblem>> {
         let usual: Vec<&str> = COLUMNS.into_iter().chain(QUERY_COLUMNS).collect();
         let csv = Csv::read(reader, &usual)?;
+        let repeated = csv.repeated(|name| usual.contains(&name));
+        if !repeated.is_empty() {
+            return Err(repeated);
+        }
         let by_query = csv.column("phase").is_some();
         let needed: &[&str] =
             if by_query { &["batch", "new_or_context", "latency_ms"] } else { &["batch", "latency_ms"] };

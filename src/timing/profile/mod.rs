@@ -10,6 +10,6 @@ mod selection;
 
 pub use model::{PassOptions, PassTables, Priced, Scale, TableTiming};
 pub use pack::{Entry, Family, Pack};
-pub use query::{Answer, QUERY_COLUMNS, answer};
+pub use query::{ANSWER_COLUMNS, Answer, QUERY_COLUMNS, answer};
 pub use record::{Axes, FractionKind, KvRule, MemoryFacts, Profile, Quantization, Shape, Skip, Tables};
 pub use selection::{ProfileError, WantedFamily, WantedShape};

@@ -12,6 +12,8 @@ use crate::timing::csv::{Csv, Row, RowProblem};
 
 /// The columns of a query, in their usual order.
 pub const QUERY_COLUMNS: [&str; 5] = ["deployment", "phase", "batch", "new_or_context", "prefix"];
+/// The columns that an answer adds.
+pub const ANSWER_COLUMNS: [&str; 3] = ["latency_ms", "source", "extrapolated"];
 /// Larger than any pass; it keeps products of tokens within their types.
 const MOST_TOKENS: u32 = 1 << 30;
 
@@ -42,6 +44,16 @@ enum Pass {
 /// Every row that cannot be answered.
 pub fn answer(reader: impl BufRead) -> Result<Vec<Answer>, Vec<RowProblem>> {
     let csv = Csv::read(reader, &QUERY_COLUMNS)?;
+    let mut problems = csv.repeated(|_| true);
+    problems.extend(ANSWER_COLUMNS.iter().filter(|name| csv.column(name).is_some()).map(|name| {
+        RowProblem::new(
+            1,
+            format!("{name}: an answer adds this column: leave it out or call it something else"),
+        )
+    }));
+    if !problems.is_empty() {
+        return Err(problems);
+    }
     let missing: Vec<&str> =
         QUERY_COLUMNS.into_iter().filter(|name| *name != "prefix" && csv.column(name).is_none()).collect();
     if !missing.is_empty() {
@@ -192,6 +204,17 @@ mod tests {
         for (found, expected) in all.iter().zip(expected) {
             assert!(found.starts_with(expected), "{found}");
         }
+        let twice =
+            format!("deployment,phase,phase,batch,new_or_context,source\n{ID},decode,prefill,1,9,me\n");
+        let problems = answer(twice.as_bytes()).unwrap_err();
+        let messages: Vec<&str> = problems.iter().map(|problem| problem.message.as_str()).collect();
+        assert_eq!(
+            messages,
+            [
+                "phase: stands in columns 2 and 3",
+                "source: an answer adds this column: leave it out or call it something else"
+            ]
+        );
         let problems = answer("deployment,batch\na,1\n".as_bytes()).unwrap_err();
         assert!(problems[0].message.contains("phase, new_or_context"), "{problems:?}");
     }
