@@ -206,3 +206,31 @@ fn the_sources_of_schemas_and_flags_are_named() {
         }
     }
 }
+
+#[test]
+fn names_that_would_break_out_of_a_comment_are_refused() {
+    let place = Workplace::with("scenario.yaml", &scenario("agg", "vllm", ROUTERS[0], "null"));
+    place.run(&["replay", "scenario.yaml", "--output-dir", "run"]).ending(0);
+    for (arguments, problem) in [
+        (["--model=a\ntouch PWNED", "--image=i:1"], "--model: \"a\\ntouch PWNED\" has control characters"),
+        (["--model=", "--image=i:1"], "--model: \"\" is empty"),
+        (["--model=a", "--image=i:1\n"], "--image: \"i:1\\n\" has control characters"),
+        (["--model=a", "--image=i 1"], "--image: \"i 1\" has a space"),
+        (["--model=a", "--image="], "--image: \"\" is empty"),
+    ] {
+        place.run(&["deploy", "run", arguments[0], arguments[1]]).refusing(&[problem]);
+    }
+    let script = place.run(&["deploy", "run", "--model", "my --own model"]).ending(0).stdout;
+    assert!(script.contains("\nvllm serve 'my --own model' \\\n    --tensor-parallel-size 2"), "{script}");
+
+    // A model that the file of a run names, and hardware that reaches the comment only.
+    let report = place.read("run/report.json");
+    let mut report: Value = serde_json::from_str(&report).unwrap();
+    let timing = &mut report["scenario"]["deployment"]["agg"]["timing"];
+    timing["model_name"] = json!("a\ntouch PWNED");
+    timing["hardware_sku"] = json!("h200\ntouch PWNED");
+    place.write("run/report.json", &report.to_string());
+    place.run(&["deploy", "run"]).refusing(&["run: model_name: \"a\\ntouch PWNED\" has control characters"]);
+    let script = place.run(&["deploy", "run", "--model", "a"]).ending(0).stdout;
+    assert!(script.starts_with("# a on h200 touch PWNED\n"), "{script}");
+}

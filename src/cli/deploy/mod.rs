@@ -91,9 +91,22 @@ fn plan(arguments: &DeployArguments) -> Result<Plan, Failure> {
     let timing = &deployment[first.name]["timing"];
     let text =
         |name: &str| config.get(name).or_else(|| timing.get(name)).and_then(Value::as_str).map(str::to_owned);
-    let Some(model) = arguments.model.clone().or_else(|| text("model_name")) else {
-        return Err(Failure::input("--model: missing: the scenario does not say which model it is about"));
+    let (key, model) = match (&arguments.model, text("model_name")) {
+        (Some(model), _) => ("--model".to_owned(), model.clone()),
+        (None, Some(model)) => (format!("{}: model_name", folder.display()), model),
+        (None, None) => {
+            return Err(Failure::input(
+                "--model: missing: the scenario does not say which model it is about",
+            ));
+        }
     };
+    one_line(&key, &model)?;
+    if let Some(image) = &arguments.image {
+        one_line("--image", image)?;
+        if image.contains(char::is_whitespace) {
+            return Err(Failure::input(format!("--image: {image:?} has a space; no image is called so")));
+        }
+    }
     let mut unsaid = Vec::new();
     let transfer = &deployment["kv_transfer"];
     if pools.len() > 1 && transfer.is_object() {
@@ -119,6 +132,23 @@ fn plan(arguments: &DeployArguments) -> Result<Plan, Failure> {
         planner_unsaid: planner_account.unsaid,
         unsaid,
     })
+}
+
+/// A name that stands in scripts and manifests has to be one visible line: the rest of it would be a command.
+fn one_line(key: &str, name: &str) -> Result<(), Failure> {
+    let rule = if name.trim().is_empty() {
+        "is empty"
+    } else if name.contains(breaks_line) {
+        "has control characters; a name is one line of text"
+    } else {
+        return Ok(());
+    };
+    Err(Failure::input(format!("{key}: {name:?} {rule}")))
+}
+
+/// Whether a shell or YAML could end a line here.
+fn breaks_line(character: char) -> bool {
+    character.is_control() || matches!(character, '\u{2028}' | '\u{2029}')
 }
 
 /// What a cluster can call the deployment of a model: short, in small letters, digits and dashes, a letter first.
@@ -198,9 +228,9 @@ impl Plan {
         let unsaid = self.all_unsaid(form, image);
         if !unsaid.is_empty() {
             lines.push("# Not said below:".into());
-            lines.extend(unsaid.iter().map(|(field, why)| format!("#   {field}: {why}").replace('\n', " ")));
+            lines.extend(unsaid.iter().map(|(field, why)| format!("#   {field}: {why}")));
         }
-        lines.join("\n") + "\n"
+        lines.iter().map(|line| line.replace(breaks_line, " ") + "\n").collect()
     }
 
     fn all_unsaid(&self, form: DeployForm, image: Option<&str>) -> Vec<(String, String)> {
@@ -245,8 +275,16 @@ impl Plan {
     fn commands(&self) -> String {
         let mut text = String::new();
         for pool in &self.pools {
-            let words: Vec<String> = self.command(pool).iter().map(|word| quoted(word)).collect();
-            let line = words.join(" ").replace(" --", " \\\n    --");
+            let mut line = String::new();
+            for word in self.command(pool) {
+                let between = match word.starts_with("--") {
+                    _ if line.is_empty() => "",
+                    true => " \\\n    ",
+                    false => " ",
+                };
+                line += between;
+                line += &quoted(&word);
+            }
             let _ = writeln!(
                 text,
                 "\n# {}: start {} of these, each on {} GPUs and a port of its own",
@@ -288,6 +326,21 @@ fn quoted(word: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_are_one_line() {
+        for good in ["a/Model-7", "/models/my model", "Modèle"] {
+            assert!(one_line("--model", good).is_ok(), "{good}");
+        }
+        for (bad, message) in [
+            ("", "--model: \"\" is empty"),
+            (" ", "--model: \" \" is empty"),
+            ("a\nb", "--model: \"a\\nb\" has control characters; a name is one line of text"),
+            ("a\u{2028}b", "--model: \"a\\u{2028}b\" has control characters; a name is one line of text"),
+        ] {
+            assert_eq!(one_line("--model", bad).unwrap_err().message, message);
+        }
+    }
 
     #[test]
     fn resources_get_names_that_a_cluster_takes() {
