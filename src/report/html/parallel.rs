@@ -12,6 +12,10 @@ pub(super) const HEIGHT: f64 = 400.0;
 const SIDE: f64 = 90.0;
 const TOP: f64 = 58.0;
 const BOTTOM: f64 = 24.0;
+/// Room that names keep from the edges of the picture.
+const EDGE: f64 = 4.0;
+/// Width of a letter of a name on a generous average.
+const LETTER: f64 = 7.5;
 /// Different numbers of an axis that still stand apart as values of their own.
 const VALUES_APART: usize = 10;
 /// Of the lines, the share that is made to stand out.
@@ -79,6 +83,18 @@ impl Axis {
     }
 }
 
+/// The anchor of an axis' name and where it stands: over the axis, or within the picture where it would be cut there.
+fn name_place(axis: f64, name: &str) -> (&'static str, f64) {
+    let half = name.chars().count() as f64 * LETTER / 2.0;
+    if axis - half < EDGE {
+        ("start", EDGE)
+    } else if axis + half > WIDTH - EDGE {
+        ("end", WIDTH - EDGE)
+    } else {
+        ("middle", axis)
+    }
+}
+
 /// A value as there is room for it.
 fn short(value: &str) -> String {
     match value.parse::<f64>() {
@@ -118,10 +134,11 @@ impl Parallel {
             let at = across.place(number as f64);
             // Long names of neighbours stand at two heights.
             let height = if number % 2 == 0 { 20.0 } else { 38.0 };
+            let (anchor, name_at) = name_place(at, name);
             let _ = write!(
                 svg,
                 "<line class=\"axis\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{TOP}\" y2=\"{:.1}\"/>\
-                 <text class=\"label over\" text-anchor=\"middle\" x=\"{at:.1}\" y=\"{height}\">{}</text>",
+                 <text class=\"label over\" text-anchor=\"{anchor}\" x=\"{name_at:.1}\" y=\"{height}\">{}</text>",
                 HEIGHT - BOTTOM,
                 escaped(name)
             );
@@ -151,6 +168,18 @@ impl Parallel {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_names_stay_within_the_picture() {
+        let name = "agg_max_num_batched_tokens";
+        assert_eq!(name_place(SIDE, name), ("start", EDGE));
+        assert_eq!(name_place(WIDTH - SIDE, name), ("end", WIDTH - EDGE));
+        assert_eq!(name_place(WIDTH / 2.0, name), ("middle", WIDTH / 2.0));
+        assert_eq!(name_place(SIDE, "score"), ("middle", SIDE));
+        let line = ParallelLine { values: vec!["1".into(), "2".into()], note: String::new() };
+        let svg = Parallel { axes: vec![name.into(), "score".into()], lines: vec![line] }.draw();
+        assert!(svg.contains(&format!("text-anchor=\"start\" x=\"4.0\" y=\"20\">{name}</text>")), "{svg}");
+    }
 
     #[test]
     fn values_stand_in_their_order_and_the_best_stand_out() {
