@@ -40,10 +40,14 @@ fn reference(schema: &Value) -> Option<&str> {
     schema["$ref"].as_str().map(|path| path.rsplit('/').next().unwrap())
 }
 
+fn link(name: &str) -> String {
+    format!("[{name}](#{})", name.to_lowercase())
+}
+
 /// What a value has to be, in a few words.
 fn kind(schema: &Value) -> String {
     if let Some(name) = reference(schema) {
-        return format!("[{name}](#{})", name.to_lowercase());
+        return link(name);
     }
     for key in ["anyOf", "oneOf"] {
         if let Some(variants) = schema[key].as_array() {
@@ -135,7 +139,12 @@ fn definition(name: &str, schema: &Value, text: &mut String) {
     rows(schema, text);
     let variants = ["oneOf", "anyOf"].into_iter().find_map(|key| schema[key].as_array());
     let Some(variants) = variants else { return };
-    text.push('\n');
+    // What only says which keys go together is in the description.
+    let has_values = |variant: &&Value| variant.as_object().unwrap().keys().any(|key| key != "required");
+    let variants: Vec<&Value> = variants.iter().filter(has_values).collect();
+    if !variants.is_empty() {
+        text.push('\n');
+    }
     for variant in variants {
         let description = variant["description"].as_str().map(|text| format!(": {text}")).unwrap_or_default();
         if variant["properties"].is_object() {
@@ -146,7 +155,9 @@ fn definition(name: &str, schema: &Value, text: &mut String) {
                 .find(|(_, value)| value.get("const").is_some());
             let title = fixed
                 .map_or("with fields".into(), |(key, value)| format!("`{key}: {}`", plain(&value["const"])));
-            let _ = writeln!(text, "- {title}{description}");
+            let fields =
+                reference(variant).map(|name| format!(" Its fields: {}.", link(name))).unwrap_or_default();
+            let _ = writeln!(text, "- {title}{description}{fields}");
             for (key, value) in variant["properties"].as_object().unwrap() {
                 if value.get("const").is_none() {
                     let meaning = value["description"].as_str().unwrap_or_default();
@@ -210,4 +221,21 @@ fn every_key_is_listed() {
             }
         }
     }
+}
+
+#[test]
+fn variants_lead_to_their_fields_and_rules_are_no_values() {
+    let schema = serde_json::json!({
+        "description": "Prices.",
+        "oneOf": [
+            {"description": "A grid.", "properties": {"model": {"const": "grid"}}, "$ref": "#/$defs/GridConfig"},
+            {"required": ["rows"]},
+        ],
+    });
+    let mut text = String::new();
+    definition("Timing", &schema, &mut text);
+    assert_eq!(
+        text,
+        "\n### Timing\n\nPrices.\n\n- `model: grid`: A grid. Its fields: [GridConfig](#gridconfig).\n"
+    );
 }
