@@ -11,6 +11,7 @@
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -33,6 +34,9 @@ case "$*" in
 esac
 "#;
 
+/// Folders of the repository that commands of documents read.
+const FOLDERS: [&str; 3] = ["scenarios", "examples", ".ci"];
+
 /// A folder as a reader would have it before the first command.
 struct Desk {
     work: TempDir,
@@ -42,7 +46,7 @@ struct Desk {
 impl Desk {
     fn new() -> Self {
         let desk = Self { work: TempDir::new().unwrap(), tools: TempDir::new().unwrap() };
-        for folder in ["scenarios", "examples", ".ci"] {
+        for folder in FOLDERS {
             copy(&repository().join(folder), &desk.work.path().join(folder));
         }
         std::os::unix::fs::symlink(spica(), desk.tools.path().join("spica")).unwrap();
@@ -70,6 +74,23 @@ impl Desk {
         assert!(output.status.success(), "{script}\n{}{}", text(output.stdout), text(output.stderr));
         text(output.stdout)
     }
+
+    /// Names of what commands have written.
+    fn left_behind(&self) -> BTreeSet<String> {
+        let entries = std::fs::read_dir(self.work.path()).unwrap();
+        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        names.filter(|name| !FOLDERS.contains(&name.as_str())).collect()
+    }
+}
+
+/// What git overlooks at the top of the repository, beside what is built.
+fn ignored() -> BTreeSet<String> {
+    let text = std::fs::read_to_string(repository().join(".gitignore")).unwrap();
+    text.lines()
+        .filter_map(|line| line.strip_prefix('/'))
+        .filter(|name| *name != "target")
+        .map(str::to_owned)
+        .collect()
 }
 
 fn copy(from: &Path, to: &Path) {
@@ -141,7 +162,11 @@ fn documents() -> Vec<PathBuf> {
 fn commands_do_what_the_documents_show() {
     for path in documents() {
         let text = std::fs::read_to_string(&path).unwrap();
-        let today = renewed(&text, &Desk::new());
+        let desk = Desk::new();
+        let today = renewed(&text, &desk);
+        if path.ends_with("README.md") {
+            assert_eq!(desk.left_behind(), ignored());
+        }
         if std::env::var_os("SPICA_RENEW_DOCUMENTS").is_some() {
             std::fs::write(&path, &today).unwrap();
         } else if let Some((number, (says, is))) =
