@@ -50,6 +50,7 @@ pub(super) fn run(
     Failure::first_or_all([
         ready.as_ref().err().cloned(),
         output_dir.and_then(|path| OutputFolder::look_at(path).err()),
+        output_dir.filter(|_| !arguments.resume).and_then(unfinished),
     ])?;
     let ready = ready?;
     let threads = arguments.threads.unwrap_or_else(|| default_threads(&ready.plan));
@@ -68,6 +69,18 @@ pub(super) fn run(
     let result =
         search(&plan, &evaluator, options(threads, interrupt, past, console), output_dir.as_slice())?;
     present(&result, folder.as_ref(), console)
+}
+
+/// Why a search must not begin anew in a folder: it holds the trials of one that never came to an answer.
+fn unfinished(folder: &Path) -> Option<Failure> {
+    let journal = folder.join(TRIALS);
+    let has_trials = std::fs::metadata(&journal).is_ok_and(|file| file.len() > 0);
+    (has_trials && !folder.join(CANDIDATES).exists()).then(|| {
+        Failure::input(format!(
+            "{}: trials of a search that did not finish; --resume goes on with them, and without this file a search begins anew",
+            journal.display()
+        ))
+    })
 }
 
 /// Runs a search; `folders` hold the journals that it goes on from.

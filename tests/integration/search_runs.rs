@@ -97,6 +97,12 @@ fn a_killed_search_goes_on_where_it_stopped() {
             kill_after(&place, committed);
             let torn = place.read("out/trials.jsonl") + "{\"trial\": 9";
             place.write("out/trials.jsonl", &torn);
+            if !place.path("out/candidates.json").exists() {
+                place
+                    .run(&["search", "search.yaml", "--output-dir", "out"])
+                    .refusing(&["trials.jsonl: trials of a search that did not finish; --resume goes on"]);
+                assert_eq!(place.read("out/trials.jsonl"), torn);
+            }
             let resume = ["search", "search.yaml", "--output-dir", "out", "--resume", "--threads", threads];
             let answer = place.run(&resume).ending(0);
             assert!(answer.stderr.contains("resuming after"), "{}", answer.stderr);
