@@ -5,6 +5,7 @@ mod trace;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(super) use self::trace::*;
@@ -28,7 +29,7 @@ pub(super) struct Arguments {
 /// How results and messages are shown.
 #[derive(Clone, Copy, Debug, Args)]
 pub(super) struct OutputArguments {
-    /// Form of the results on standard output [default: text; html for `report`]
+    /// Form of the results on standard output [default: text]
     #[arg(long, global = true, value_enum)]
     pub(super) format: Option<FormatChoice>,
     /// Print no progress, notes or warnings; errors are still printed
@@ -36,18 +37,21 @@ pub(super) struct OutputArguments {
     pub(super) quiet: bool,
 }
 
-/// Form of the results on standard output.
+/// Form of the results on standard output. The hidden ones are those of `report`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum FormatChoice {
     /// For people
     Text,
     /// For programs: what the result file of the command holds
     Json,
-    /// `report` only: a page for a browser
+    /// A page for a browser
+    #[value(hide = true)]
     Html,
-    /// `report` only: a single figure
+    /// A single figure
+    #[value(hide = true)]
     Svg,
-    /// `report` only: the numbers of a single figure
+    /// The numbers of a single figure
+    #[value(hide = true)]
     Csv,
 }
 
@@ -164,6 +168,16 @@ pub(super) enum DeployForm {
     Kubernetes,
 }
 
+/// Takes every form, and shows those that a report has.
+fn report_form() -> impl TypedValueParser<Value = FormatChoice> {
+    let forms = FormatChoice::value_variants().iter().filter_map(|form| {
+        let shown = form.to_possible_value()?;
+        Some(shown.hide(*form == FormatChoice::Text))
+    });
+    PossibleValuesParser::new(forms)
+        .map(|name| FormatChoice::from_str(&name, false).expect("is the name of a form"))
+}
+
 #[derive(Debug, Args)]
 pub(super) struct ReportArguments {
     /// Output folder of a replay or a search
@@ -172,6 +186,9 @@ pub(super) struct ReportArguments {
     /// Write to this file instead of standard output
     #[arg(long, short, value_name = "FILE")]
     pub(super) output: Option<PathBuf>,
+    /// Form of the report [default: html]
+    #[arg(long, value_parser = report_form())]
+    pub(super) format: Option<FormatChoice>,
     /// The figure that `--format svg` or `--format csv` writes
     #[arg(long, value_name = "NAME")]
     pub(super) figure: Option<String>,

@@ -69,7 +69,7 @@ fn run_with(registry: Registry, arguments: impl Iterator<Item = OsString>) -> St
 fn dispatch(arguments: Arguments, registry: Arc<Registry>) -> Result<Status, Failure> {
     let Arguments { output, command } = arguments;
     if let Command::Report(arguments) = &command {
-        return report::run(arguments, output.format.unwrap_or(FormatChoice::Html));
+        return report::run(arguments, arguments.format.or(output.format).unwrap_or(FormatChoice::Html));
     }
     let format = match output.format {
         None | Some(FormatChoice::Text) => Format::Text,

@@ -336,3 +336,19 @@ fn single_figures_stand_alone() {
     place.write("out/report.json", "{\"schema_version\": 9}");
     place.run(&["report", "out"]).refusing(&["out/report.json", "schema_version 9"]);
 }
+
+#[test]
+fn every_command_lists_the_forms_that_it_has() {
+    let place = Workplace::with("scenario.yaml", "");
+    let shown = |command: &str| {
+        let help = place.run(&[command, "-h"]).ending(0).stdout;
+        // Narrow terminals break the list.
+        let words = help.split_whitespace().collect::<Vec<_>>().join(" ");
+        let form = words.split("--format <FORMAT>").nth(1).unwrap().to_owned();
+        form.split("possible values: ").nth(1).unwrap().split(']').next().unwrap().to_owned()
+    };
+    assert_eq!(shown("replay"), "text, json");
+    assert_eq!(shown("search"), "text, json");
+    assert_eq!(shown("report"), "json, html, svg, csv");
+    place.run(&["replay", "scenario.yaml", "--format=svg"]).refusing(&["`spica report` only"]);
+}
