@@ -26,6 +26,18 @@ pub(super) struct Arguments {
     pub(super) command: Command,
 }
 
+fn threads(text: &str) -> Result<NonZeroUsize, String> {
+    text.parse().map_err(|_| "a whole number from 1 is wanted".to_owned())
+}
+
+fn tick(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| "a whole number from 0 is wanted".to_owned())
+}
+
+fn rank(text: &str) -> Result<usize, String> {
+    text.parse().map_err(|_| "a whole number from 1 is wanted".to_owned())
+}
+
 /// How results and messages are shown.
 #[derive(Clone, Copy, Debug, Args)]
 pub(super) struct OutputArguments {
@@ -115,6 +127,7 @@ pub(super) enum ExplainCommand {
         /// Output folder of the replay
         folder: PathBuf,
         /// Number of the tick, from 0
+        #[arg(value_parser = tick)]
         tick: u64,
     },
     /// Show which bounds a candidate is near, and what sets it apart from the next
@@ -122,7 +135,7 @@ pub(super) enum ExplainCommand {
         /// Output folder of the search
         folder: PathBuf,
         /// Its place in the ranking
-        #[arg(long, default_value_t = 1)]
+        #[arg(long, default_value_t = 1, value_parser = rank)]
         rank: usize,
     },
 }
@@ -141,7 +154,7 @@ pub(super) struct DeployArguments {
     #[arg(value_name = "DIR")]
     pub(super) folder: PathBuf,
     /// Which candidate
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = rank)]
     pub(super) rank: usize,
     /// What to write to standard output
     #[arg(long, value_enum, default_value_t = DeployForm::Commands)]
@@ -207,7 +220,7 @@ pub(super) struct SearchArguments {
     pub(super) output_dir: Option<PathBuf>,
     /// Replays that run at the same time; never changes the answer [default: one per core, at most
     /// `sweep.parallel_evals`]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = threads)]
     pub(super) threads: Option<NonZeroUsize>,
     /// Go on where a search into the same folder stopped, however it ended: its trials are taken from trials.jsonl
     #[arg(long, requires = "output_dir")]
@@ -244,7 +257,7 @@ pub(super) struct ShardArguments {
     pub(super) output_dir: PathBuf,
     /// Replays that run at the same time; never changes the answer [default: one per core, at most
     /// `sweep.parallel_evals`]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = threads)]
     pub(super) threads: Option<NonZeroUsize>,
     /// Go on where a run of this part into the same folder stopped
     #[arg(long)]

@@ -53,7 +53,12 @@ pub(super) fn candidate(folder: &Path, rank: usize) -> Result<Value, Failure> {
     let candidates = result["candidates"].as_array().map(Vec::as_slice).unwrap_or_default();
     let found = rank.checked_sub(1).and_then(|index| candidates.get(index)).cloned();
     found.ok_or_else(|| {
-        Failure::input(format!("{}: rank {rank}: there are {} candidates", path.display(), candidates.len()))
+        let ranks = match candidates.len() {
+            0 => "there are no candidates".to_owned(),
+            1 => "the only rank is 1".to_owned(),
+            last => format!("ranks go from 1 to {last}"),
+        };
+        Failure::input(format!("{}: rank {rank}: {ranks}", path.display()))
     })
 }
 

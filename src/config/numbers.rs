@@ -1,14 +1,18 @@
 //! Numbers with bounds, and messages that show how to write them.
 
+use std::ops::RangeInclusive;
+
 use super::hints::odd_characters;
 use super::tree::{Content, Meaning, Node, Number};
 
 /// Bounds of a real number.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Limit {
-    /// Above 0.
-    Positive,
-    /// 0 or more.
+    /// A rate or a ratio above 0, within [`SCALES`].
+    Scale,
+    /// Gigabytes per second, within [`BANDWIDTHS`].
+    Bandwidth,
+    /// 0 or more, at most [`LARGEST`].
     NotNegative,
     /// 0 to 1.
     Share,
@@ -35,13 +39,20 @@ const LONGEST_SECONDS: f64 = 1e9;
 /// The longest pass, 11 days in milliseconds: a run has many.
 const LONGEST_PASS: f64 = 1e9;
 /// The slowest and the fastest that passes can be made.
-const SPEED_UPS: std::ops::RangeInclusive<f64> = 1e-6..=1e9;
+const SPEED_UPS: RangeInclusive<f64> = 1e-6..=1e9;
+/// The least and the most of any rate or ratio: what is divided by it still fits the simulated clock.
+const SCALES: RangeInclusive<f64> = 1e-6..=1e9;
+/// The slowest and the fastest way between two GPUs.
+const BANDWIDTHS: RangeInclusive<f64> = 1e-3..=1e9;
+/// The most of anything without a range of its own: squares of it are still finite.
+const LARGEST: f64 = 1e12;
 
 impl Limit {
     fn admits(self, real: f64) -> bool {
         match self {
-            Self::Positive => real > 0.0,
-            Self::NotNegative => real >= 0.0,
+            Self::Scale => SCALES.contains(&real),
+            Self::Bandwidth => BANDWIDTHS.contains(&real),
+            Self::NotNegative => (0.0..=LARGEST).contains(&real),
             Self::Share => (0.0..=1.0).contains(&real),
             Self::PositiveShare => real > 0.0 && real <= 1.0,
             Self::ProperShare => real > 0.0 && real < 1.0,
@@ -65,7 +76,12 @@ impl Limit {
             Self::SpeedUp if real > 0.0 => {
                 format!("must be from {} to {}, or 0 for no speed-up", SPEED_UPS.start(), SPEED_UPS.end())
             }
-            Self::Positive | Self::PositiveTime => "must be above 0".to_owned(),
+            Self::Scale => format!("must be from {} to {}", SCALES.start(), SCALES.end()),
+            Self::Bandwidth => {
+                format!("must be from {} to {} gigabytes per second", BANDWIDTHS.start(), BANDWIDTHS.end())
+            }
+            Self::NotNegative if real > LARGEST => format!("must be at most {LARGEST}"),
+            Self::PositiveTime => "must be above 0".to_owned(),
             Self::NotNegative | Self::Time | Self::Seconds | Self::PassTime | Self::SpeedUp => {
                 "must be 0 or more".to_owned()
             }
@@ -94,9 +110,9 @@ pub(super) fn integer(node: &Node, key: &str, least: i128, most: i128) -> Result
         Some(Number::Integer(integer)) => integer,
         Some(Number::Real(real)) => {
             return Err(format!(
-                "{} is not a whole number; write `{key}: {}`",
+                "{} is not a whole number; write `{}`",
                 node.shown(),
-                plain(real.round())
+                written(key, &plain(real.round()))
             ));
         }
         None => return Err(not_a_number(node, key, "whole number", &least.max(1).to_string(), false)),
@@ -120,7 +136,11 @@ pub(super) fn float(node: &Node, key: &str, limit: Limit) -> Result<f64, String>
         return Ok(real);
     }
     let percent = limit.is_share() && real > 1.0 && real <= 100.0;
-    let example = if percent { format!("; write `{key}: {}`", real / 100.0) } else { String::new() };
+    let example = if percent {
+        format!("; write `{}`", written(key, &(real / 100.0).to_string()))
+    } else {
+        String::new()
+    };
     Err(format!("{} is out of range: it {}{example}", node.shown(), limit.rule(real)))
 }
 
@@ -136,12 +156,17 @@ fn number(node: &Node) -> Option<Number> {
 
 fn not_a_number(node: &Node, key: &str, kind: &str, example: &str, share: bool) -> String {
     let Content::Scalar(scalar) = &node.content else {
-        return format!("{} where one {kind} is expected; write `{key}: {example}`", node.shown());
+        return format!("{} where one {kind} is expected; write `{}`", node.shown(), written(key, example));
     };
     let odd = odd_characters(&scalar.text).map_or(String::new(), |odd| format!(" (it has {odd})"));
     let example = meant(&scalar.text, key, share).unwrap_or_else(|| example.to_owned());
     let quoted = if scalar.plain { "" } else { ": numbers are written without quotes" };
-    format!("{} is not a {kind}{odd}{quoted}; write `{key}: {example}`", node.shown())
+    format!("{} is not a {kind}{odd}{quoted}; write `{}`", node.shown(), written(key, &example))
+}
+
+/// How `value` is written at `key`; an entry of a list, which ends in its index, has no key of its own.
+fn written(key: &str, value: &str) -> String {
+    if key.ends_with(']') { value.to_owned() } else { format!("{key}: {value}") }
 }
 
 /// Without hundreds of digits.
@@ -151,6 +176,7 @@ fn plain(real: f64) -> String {
 
 /// The number that somebody meant by `16 GPUs`, `3k`, `2s` or `1_000`, in the unit of `key`.
 fn meant(text: &str, key: &str, share: bool) -> Option<String> {
+    let key = key.split('[').next().unwrap_or_default();
     let text = text.trim().replace('_', "");
     if let Some(digits) = text.strip_prefix("0x") {
         return u64::from_str_radix(digits, 16).ok().map(|number| number.to_string());

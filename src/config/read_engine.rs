@@ -193,7 +193,7 @@ fn read_sglang(section: &Section<'_>, block_size: u32) -> SglangOptions {
             .integer("clip_max_new_tokens", 1..=u32::MAX)
             .or(defaults.clip_max_new_tokens),
         schedule_conservativeness: section
-            .float("schedule_conservativeness", Limit::Positive)
+            .float("schedule_conservativeness", Limit::Scale)
             .or(defaults.schedule_conservativeness),
     };
     if section.has("chunked_prefill_size") && !options.chunked_prefill_size.is_multiple_of(block_size) {
@@ -224,7 +224,8 @@ fn check_speculation(section: &Section<'_>, engine: &EngineOptions) {
 fn check_inert(section: &Section<'_>, engine: &EngineOptions, dp_size: u32) {
     let vllm = engine.backend == Backend::Vllm;
     let sglang = engine.backend == Backend::Sglang;
-    let speculates = engine.aic_nextn.is_some();
+    // A depth that cannot be read has been reported.
+    let speculates = section.has("aic_nextn");
     section.check_inert([
         Rule::refusing(
             "preemption_mode",

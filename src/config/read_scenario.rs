@@ -140,6 +140,9 @@ fn check_pair(section: &Section<'_>, prefill: &Pool, decode: &Pool) {
     }
 }
 
+/// More than the keys and values of a token take in any model.
+const MOST_BYTES_PER_TOKEN: u64 = 1_000_000_000;
+
 /// Reads how KV blocks travel.
 pub(super) fn kv_transfer(section: &Section<'_>) -> KvTransfer {
     let given = section.has("bandwidth_gbps");
@@ -154,8 +157,8 @@ pub(super) fn kv_transfer_of_model(section: &Section<'_>) -> KvTransfer {
 fn read_kv_transfer(section: &Section<'_>, bytes_are_missing: bool) -> KvTransfer {
     let defaults = KvTransfer::default();
     let latency_ms = section.float("latency_ms", Limit::Time).or(defaults.latency_ms);
-    let bandwidth_gbps = section.float("bandwidth_gbps", Limit::Positive).optional();
-    let bytes_per_token = section.integer("bytes_per_token", 1..=u64::MAX).optional();
+    let bandwidth_gbps = section.float("bandwidth_gbps", Limit::Bandwidth).optional();
+    let bytes_per_token = section.integer("bytes_per_token", 1..=MOST_BYTES_PER_TOKEN).optional();
     let timing = section.choice("timing").or(defaults.timing);
     for (key, given, other) in [
         ("bytes_per_token", bytes_are_missing, "bandwidth_gbps"),

@@ -192,8 +192,8 @@ fn engine_knobs(section: &Section<'_>, space: &mut SearchSpace) {
 fn offload_knobs(section: &Section<'_>, space: &mut SearchSpace) {
     section.integer("num_g2_blocks", 0..=u32::MAX).set(&mut space.num_g2_blocks);
     space.kv_bytes_per_token = section.integer("kv_bytes_per_token", 1..=u64::MAX).optional();
-    space.bandwidth_g1_to_g2_gbps = section.float("bandwidth_g1_to_g2_gbps", Limit::Positive).optional();
-    space.bandwidth_g2_to_g1_gbps = section.float("bandwidth_g2_to_g1_gbps", Limit::Positive).optional();
+    space.bandwidth_g1_to_g2_gbps = section.float("bandwidth_g1_to_g2_gbps", Limit::Bandwidth).optional();
+    space.bandwidth_g2_to_g1_gbps = section.float("bandwidth_g2_to_g1_gbps", Limit::Bandwidth).optional();
     space.offload_batch_size = section.integer("offload_batch_size", 1..=u32::MAX).optional();
     if space.num_g2_blocks > 0 && !section.has("kv_bytes_per_token") {
         section.problem("kv_bytes_per_token", "required key is missing: `num_g2_blocks` is above 0");

@@ -124,7 +124,7 @@ impl<'s, 'a> Block<'s, 'a> {
             trace_sessions: section.boolean("trace_sessions").or(false),
             max_requests: section.integer("max_requests", 1..=u32::MAX).optional(),
             zero_output: section.choice("zero_output").or(ZeroOutput::Drop),
-            arrival_speedup_ratio: section.float("arrival_speedup_ratio", Limit::Positive).or(1.0),
+            arrival_speedup_ratio: section.float("arrival_speedup_ratio", Limit::Scale).or(1.0),
             replay_concurrency: section.integer("replay_concurrency", 1..=u32::MAX).optional(),
             arrival: section.section("arrival", arrival).optional().flatten().unwrap_or_default(),
             shared_prefix_ratio: section.float("shared_prefix_ratio", Limit::Share).or(0.0),
@@ -254,7 +254,7 @@ impl<'s, 'a> Block<'s, 'a> {
     fn rate(&self) -> Option<TraceRate> {
         let section = self.section;
         section.check_inert([self.seed_rule()]);
-        let request_rate = section.float("request_rate", Limit::Positive).optional();
+        let request_rate = section.float("request_rate", Limit::Scale).optional();
         if request_rate.is_some() && self.replay_concurrency.is_some() {
             section
                 .problem("request_rate", "is given beside `replay_concurrency`, which ignores arrival times");
@@ -273,8 +273,8 @@ impl<'s, 'a> Block<'s, 'a> {
         let section = self.section;
         let isl = section.integer("isl", 1..=MOST_TOKENS).required();
         let osl = section.integer("osl", 1..=MOST_TOKENS).required();
-        let ratio = section.float("num_request_ratio", Limit::Positive).required();
-        let request_rate = section.float("request_rate", Limit::Positive).optional();
+        let ratio = section.float("num_request_ratio", Limit::Scale).required();
+        let request_rate = section.float("request_rate", Limit::Scale).optional();
         let concurrency = section.integer("concurrency", 1..=u32::MAX).optional();
         let kv_load_ratio = match kind {
             Kind::Scenario => None,
@@ -426,7 +426,7 @@ fn arrival(section: &Section<'_>) -> Option<Arrival> {
         ArrivalKind::Poisson => ArrivalProcess::Poisson,
         ArrivalKind::Burst => ArrivalProcess::Burst,
         ArrivalKind::Gamma => {
-            ArrivalProcess::Gamma { smoothness: section.float("smoothness", Limit::Positive).required()? }
+            ArrivalProcess::Gamma { smoothness: section.float("smoothness", Limit::Scale).required()? }
         }
     };
     Some(Arrival { process, seed })

@@ -59,6 +59,19 @@ impl<'a> Reader<'a> {
         self.asked.borrow().clone()
     }
 
+    /// Names of the keys right below `path`.
+    pub(super) fn keys_below(&self, path: &str) -> Vec<&str> {
+        let start = format!("{}.", general(path));
+        let mut keys: Vec<&str> = Vec::new();
+        for key in self.known_paths.iter().filter_map(|known| known.strip_prefix(&start)) {
+            let key = key.split(['.', '[']).next().unwrap_or_default();
+            if !keys.contains(&key) {
+                keys.push(key);
+            }
+        }
+        keys
+    }
+
     /// The document as a value.
     pub(super) fn root(&'a self, node: &'a Node) -> Value<'a> {
         Value::new(self, node, String::new())

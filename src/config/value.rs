@@ -25,10 +25,9 @@ impl<'a> Value<'a> {
         Self { reader, node, path }
     }
 
-    /// The last key of the path, for examples.
+    /// The last key of the path, for examples; with its index for an entry of a list.
     fn key(&self) -> &str {
-        let key = self.path.rsplit('.').next().unwrap_or_default();
-        key.split('[').next().unwrap_or_default()
+        self.path.rsplit('.').next().unwrap_or_default()
     }
 
     pub(super) fn node(&self) -> &'a Node {
@@ -166,11 +165,17 @@ impl<'a> Value<'a> {
         })
     }
 
+    /// The keys that the mapping at this place may have, where they are known by name.
+    fn keys_inside(&self) -> String {
+        let keys = self.reader.keys_below(&self.path);
+        if keys.is_empty() { String::new() } else { format!(": {}", keys.join(", ")) }
+    }
+
     /// A mapping: `read` takes what it knows, anything else in it is a problem.
     pub(super) fn section<T>(&self, read: impl FnOnce(&Section<'a>) -> T) -> Option<T> {
         let Content::Mapping(entries) = &self.node.content else {
             let found = if self.node.is_null() { "nothing".to_owned() } else { self.node.shown() };
-            return self.wrong(format!("{found} where keys with values are expected"));
+            return self.wrong(format!("{found} where keys with values are expected{}", self.keys_inside()));
         };
         let section = Section::new(self.reader, entries, self.node.span, self.path.clone());
         let value = read(&section);

@@ -18,7 +18,7 @@ use serde::ser::Serializer;
 
 use super::record::{HandoffRecord, RequestRecord, RunRecord, Status};
 use crate::simulation::{SimDuration, SimTime};
-use crate::workload::{Prompt, Request, RequestId, Workload};
+use crate::workload::{Prompt, Request, RequestId, Workload, default_name};
 
 /// Writes a line of JSON for each request that arrived, by arrival and then by number. Requests that never arrived
 /// have no row. It makes many small writes: `out` should be buffered.
@@ -39,7 +39,7 @@ pub fn write_requests(record: &RunRecord, workload: &Workload, mut out: impl Wri
 pub fn request_name(workload: &Workload, request: RequestId) -> Cow<'_, str> {
     match workload.requests.get(request.0 as usize).and_then(|request| request.name.as_deref()) {
         Some(name) => Cow::Borrowed(name),
-        None => Cow::Owned(format!("request_{}", u64::from(request.0) + 1)),
+        None => Cow::Owned(default_name(request.0 as usize)),
     }
 }
 

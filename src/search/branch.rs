@@ -100,7 +100,9 @@ impl Plan {
     ) -> Result<Self, Vec<Refusal>> {
         let mut refusals = refusals(&config, registry);
         refusals.extend(Finder::new(&config.search_space, catalogue).err().into_iter().flatten());
-        refusals.extend(memory::kv_transfer(&config.search_space, catalogue).err());
+        // A model that nobody knows is refused where its layouts are looked for, too.
+        let transfer = memory::kv_transfer(&config.search_space, catalogue).err();
+        refusals.extend(transfer.filter(|refusal| refusals.iter().all(|known| known.key != refusal.key)));
         if !refusals.is_empty() {
             return Err(refusals);
         }

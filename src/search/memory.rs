@@ -67,8 +67,8 @@ pub(super) fn kv_transfer(space: &SearchSpace, catalogue: &Catalogue) -> Result<
     if given.bandwidth_gbps.is_none() || given.bytes_per_token.is_some() {
         return Ok(given);
     }
-    let key = "search_space.kv_transfer.bytes_per_token";
-    let model = catalogue.model(&space.model_name).map_err(|error| Refusal::new(key, error.to_string()))?;
+    let unknown = |error: &dyn std::fmt::Display| Refusal::new("search_space.model_name", error.to_string());
+    let model = catalogue.model(&space.model_name).map_err(|error| unknown(&error))?;
     // What travels is every rank's part, so that of the whole model.
     let bytes = kv_growth(&model, Split::WHOLE).first_bytes_per_token();
     Ok(KvTransfer { bytes_per_token: Some(bytes as u64), ..given })

@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use super::problem::{Ledger, OUT_OF_ORDER, Place, Problems, Warning, WorkloadErrors, rows};
-use super::{Loaded, Prompt, Request, RequestId, Workload};
+use super::{Loaded, Prompt, Request, RequestId, Workload, default_name};
 use crate::simulation::{SimDuration, SimTime};
 
 /// How arrivals and think times are used.
@@ -67,9 +67,10 @@ pub(super) enum InputKind {
     List,
 }
 
-/// Names of the fields that carry times, for messages.
+/// Names of the fields that rows are compared by, for messages.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct TimeFields {
+pub(super) struct Fields {
+    pub(super) name: &'static str,
     pub(super) arrival: &'static str,
     pub(super) delay: &'static str,
 }
@@ -78,12 +79,14 @@ pub(super) struct TimeFields {
 #[derive(Debug)]
 pub(super) struct Assembly {
     pacing: Pacing,
-    fields: TimeFields,
+    fields: Fields,
     requests: Vec<Request>,
     /// By session number, hence in the order of the input.
     starts: Vec<Start>,
     session_names: Vec<Option<String>>,
     named: FxHashMap<Box<str>, usize>,
+    /// Where each name of a request stands.
+    names: FxHashMap<Box<str>, Place>,
     sessions: Vec<Session>,
     several_turns: bool,
     latest_start_ms: f64,
@@ -134,7 +137,7 @@ impl Tally {
 }
 
 impl Assembly {
-    pub(super) fn new(pacing: Pacing, fields: TimeFields) -> Self {
+    pub(super) fn new(pacing: Pacing, fields: Fields) -> Self {
         Self {
             pacing,
             fields,
@@ -142,6 +145,7 @@ impl Assembly {
             starts: Vec::new(),
             session_names: Vec::new(),
             named: FxHashMap::default(),
+            names: FxHashMap::default(),
             sessions: Vec::new(),
             several_turns: false,
             latest_start_ms: f64::NEG_INFINITY,
@@ -154,6 +158,7 @@ impl Assembly {
 
     /// Takes the next row, of `session` or of a session of its own.
     pub(super) fn push(&mut self, session: Option<&str>, draft: Draft, problems: &mut Problems) {
+        self.check_name(&draft, problems);
         let Some(name) = session else {
             if let Some(arrival_ms) = self.first_arrival(&draft, problems)
                 && draft.keep
@@ -167,6 +172,42 @@ impl Assembly {
         if !session.broken {
             session.broken = self.turn(name, &mut session, draft, problems).is_none();
             self.sessions[index] = session;
+        }
+    }
+
+    /// Results tell requests apart by their names.
+    fn check_name(&mut self, draft: &Draft, problems: &mut Problems) {
+        let Some(name) = draft.name.as_ref().filter(|_| draft.keep) else { return };
+        if name.is_empty() {
+            let message = "empty: give the request a name, or leave the field out";
+            problems.add(draft.place, self.fields.name, message);
+        } else if let Some(first) = self.names.get(name) {
+            let message = format!("{name:?} is the name of {first} already: no two requests may share one");
+            problems.add(draft.place, self.fields.name, message);
+        } else {
+            self.names.insert(name.clone(), draft.place);
+        }
+    }
+
+    /// A request without a name is called by its number: no other may have that name.
+    fn check_default_names(
+        names: &FxHashMap<Box<str>, Place>,
+        field: &str,
+        requests: &[Request],
+        problems: &mut Problems,
+    ) {
+        if names.is_empty() {
+            return;
+        }
+        for (index, _) in requests.iter().enumerate().filter(|(_, request)| request.name.is_none()) {
+            let name = default_name(index);
+            if let Some(place) = names.get(name.as_str()) {
+                let message = format!(
+                    "{name:?} is what request {} in the order of arrival is called, which has no name: rename this one",
+                    index + 1
+                );
+                problems.add(*place, field, message);
+            }
         }
     }
 
@@ -336,6 +377,9 @@ impl Assembly {
         } else {
             in_start_order(self.requests, &self.starts, sorted)
         };
+        let mut problems = Problems::default();
+        Self::check_default_names(&self.names, self.fields.name, &requests, &mut problems);
+        problems.into_result(origin)?;
         let workload = Workload {
             requests,
             session_starts,
@@ -356,6 +400,15 @@ impl Assembly {
             }
             InputKind::List => 0.0,
         };
+        let latest_ms = self.starts.iter().map(|start| start.arrival_ms - origin_ms).fold(0.0, f64::max);
+        if SimTime::from_ms(latest_ms).is_ok()
+            && let Err(error) = SimTime::from_ms(latest_ms / self.pacing.divisor())
+        {
+            let message =
+                format!("{} is too small for arrivals up to {latest_ms} ms: {error}", self.pacing.speedup);
+            problems.add(Place::Whole, "arrival_speedup_ratio", message);
+            return;
+        }
         for start in &self.starts {
             match SimTime::from_ms((start.arrival_ms - origin_ms) / self.pacing.divisor()) {
                 Ok(arrival) => self.requests[start.first_turn as usize].arrival = arrival,
@@ -382,7 +435,7 @@ impl Assembly {
         if self.requests.is_empty() {
             let message = match ledger.read {
                 0 => "no requests: the input is empty".to_owned(),
-                read => format!("no requests: of {} none can be used", rows(read)),
+                read => format!("no requests: of {} none can be used{}", rows(read), ledger.drops()),
             };
             problems.add(Place::Whole, "", message);
         }

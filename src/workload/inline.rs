@@ -5,7 +5,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::assembly::{Assembly, Chunks, Draft, Ending, InputKind, Pacing, TimeFields};
+use super::assembly::{Assembly, Chunks, Draft, Ending, Fields, InputKind, Pacing};
 use super::interner::Interner;
 use super::problem::{Ledger, Place, Problems, WorkloadErrors};
 use super::{Loaded, Prompt};
@@ -39,38 +39,33 @@ pub fn read(requests: &[InlineRequest], block_size: u32, pacing: Pacing) -> Resu
     })
 }
 
-struct List<'r> {
+struct List {
     block_size: u32,
     assembly: Assembly,
     chunk_ids: Vec<u32>,
     interner: Interner,
     tokens: FxHashMap<u32, u32>,
-    names: FxHashMap<&'r str, u32>,
     problems: Problems,
     ledger: Ledger,
 }
 
-impl<'r> List<'r> {
+impl List {
     fn new(block_size: u32, pacing: Pacing) -> Self {
         Self {
             block_size,
-            assembly: Assembly::new(pacing, TimeFields { arrival: "arrival_ms", delay: "delay_ms" }),
+            assembly: Assembly::new(pacing, Fields { name: "id", arrival: "arrival_ms", delay: "delay_ms" }),
             chunk_ids: Vec::new(),
             interner: Interner::default(),
             tokens: FxHashMap::default(),
-            names: FxHashMap::default(),
             problems: Problems::default(),
             ledger: Ledger::default(),
         }
     }
 
-    fn take(&mut self, index: u32, request: &'r InlineRequest) {
+    fn take(&mut self, index: u32, request: &InlineRequest) {
         self.ledger.read += 1;
         let place = Place::Request(index);
         let problems_before = self.problems.total();
-        if let Some(first) = request.id.as_deref().and_then(|id| self.names.insert(id, index)) {
-            self.problems.add(place, "id", format!("the name of request {first} already"));
-        }
         self.check_time(place, "arrival_ms", request.arrival_ms);
         self.check_time(place, "delay_ms", request.delay_ms);
         if request.output_length as usize > LONGEST {
@@ -297,7 +292,7 @@ mod tests {
             (InlineRequest { delay_ms: Some(-1.0), ..request("a", 0.0, 1) }, "delay_ms: -1 ms"),
             (InlineRequest { delay_ms: Some(5.0), ..request("a", 0.0, 1) }, "delay_ms: 5 ms: the first turn"),
             (InlineRequest { arrival_ms: None, ..request("a", 0.0, 1) }, "arrival_ms: missing"),
-            (request("first", 0.0, 1), "id: the name of request 0 already"),
+            (request("first", 0.0, 1), "id: \"first\" is the name of entry 0 already"),
         ];
         for (bad, part) in cases {
             let name = bad.id.clone().unwrap();

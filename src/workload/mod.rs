@@ -70,6 +70,11 @@ impl Workload {
     }
 }
 
+/// What the request at `index` is called if nobody gave it a name.
+pub(crate) fn default_name(index: usize) -> String {
+    format!("request_{}", index as u64 + 1)
+}
+
 /// One request.
 #[derive(Clone, Debug)]
 pub struct Request {

@@ -221,6 +221,12 @@ impl Ledger {
         dropped.chain(repaired).chain(self.ignored_fields()).collect()
     }
 
+    /// Why rows were left out, to go on from a statement that none remain.
+    pub(super) fn drops(&self) -> String {
+        let dropped = self.dropped.iter().map(|(kind, entry)| warning(kind, *entry, "dropped").message);
+        dropped.map(|message| format!("; {message}")).collect()
+    }
+
     fn ignored_fields(&self) -> Option<Warning> {
         let mut fields: Vec<String> = self
             .ignored

@@ -390,3 +390,86 @@ fn files_without_an_end_are_not_read_to_it() {
         place.run(&["check", "file.yaml", "--set", set]).refusing(&words);
     }
 }
+
+#[test]
+fn rates_and_ratios_that_no_clock_can_hold() {
+    assert_refused(
+        "replay",
+        SCENARIO,
+        &[
+            (
+                "workload={isl: 500, osl: 20, request_rate: 1e-300, num_request_ratio: 10}",
+                &["request_rate", "0.000001"],
+            ),
+            ("workload.num_request_ratio=1e-300", &["num_request_ratio", "0.000001 to 1000000000"]),
+            (
+                "workload={trace_path: none.jsonl, arrival_speedup_ratio: 1e-300}",
+                &["workload.arrival_speedup_ratio", "from 0.000001 to 1000000000"],
+            ),
+            (
+                "workload={isl: 500, osl: 20, request_rate: 1, num_request_ratio: 10, arrival: poisson}",
+                &["workload.arrival", "`poisson` where keys with values are expected", "process"],
+            ),
+        ],
+    );
+    let disaggregated = SCENARIO.replace("mode: agg", "mode: disagg").replace(
+        "  agg: {workers: 2, engine: {num_gpu_blocks: 4096}}",
+        "  prefill: {workers: 1}\n  decode: {workers: 1}\n  kv_transfer: {bandwidth_gbps: 50, bytes_per_token: 1000}",
+    );
+    assert_refused(
+        "replay",
+        &disaggregated,
+        &[
+            (
+                "deployment.kv_transfer.bandwidth_gbps=1e-300",
+                &["kv_transfer.bandwidth_gbps", "from 0.001 to 1000000000"],
+            ),
+            (
+                "deployment.kv_transfer.bytes_per_token=1000000000001",
+                &["kv_transfer.bytes_per_token", "at most 1000000000"],
+            ),
+        ],
+    );
+}
+
+#[test]
+fn hints_about_speculation() {
+    let place = Workplace::with("file.yaml", SCENARIO);
+    let rates = "deployment.agg.engine.aic_nextn_accept_rates=[0.5, 2]";
+    let answer =
+        place.run(&["check", "file.yaml", "--set", rates, "--set", "deployment.agg.engine.aic_nextn=6"]);
+    assert_eq!(answer.status, 2);
+    assert!(!answer.stderr.contains("no effect"), "{}", answer.stderr);
+    answer.refusing(&["aic_nextn_accept_rates[1]", "from 0 to 1; write `0.02`", "at most 5"]);
+}
+
+#[test]
+fn numbers_of_the_command_line_say_their_range() {
+    let place = Workplace::with("file.yaml", SEARCH);
+    for (arguments, words) in [
+        (&["search", "file.yaml", "--threads", "0"][..], "--threads <N>': a whole number from 1 is wanted"),
+        (&["explain", "tick", "out", "abc"], "'abc' for '<TICK>': a whole number from 0 is wanted"),
+        (
+            &["explain", "candidate", "out", "--rank", "x"],
+            "'x' for '--rank <RANK>': a whole number from 1 is wanted",
+        ),
+    ] {
+        let answer = place.run(arguments);
+        assert_eq!(answer.status, 2, "{}", answer.stderr);
+        assert!(answer.stderr.contains(words), "{}", answer.stderr);
+    }
+}
+
+#[test]
+fn a_model_of_the_command_line_is_to_blame_itself() {
+    let text = SEARCH.replace("deployment_mode: [agg]", "deployment_mode: [agg, disagg]").replace(
+        "  parallel_configs: [{tp: 8, moe_ep: 8, replicas: 1}]",
+        "  kv_transfer: {bandwidth_gbps: 50}",
+    );
+    let place = Workplace::with("file.yaml", &text);
+    let answer = place.run(&["check", "file.yaml", "--set", "search_space.model_name=nope/x"]);
+    assert!(!answer.stderr.contains("kv_transfer"), "{}", answer.stderr);
+    answer.refusing(&[
+        "--set search_space.model_name=nope/x: search_space.model_name: model `nope/x` is not known",
+    ]);
+}

@@ -78,6 +78,8 @@ fn a_candidate_is_explained() {
     }
     let result = place.read_json("out/candidates.json");
     let last = result["candidates"].as_array().unwrap().len().to_string();
+    let answer = place.run(&["explain", "candidate", "out", "--rank", "0"]).ending(2);
+    assert!(answer.stderr.contains(&format!("rank 0: ranks go from 1 to {last}")), "{}", answer.stderr);
     let text = place.run(&["explain", "candidate", "out", "--rank", &last]).ending(0).stdout;
     assert!(text.contains("the last of the ranking"), "{text}");
     place.run(&["explain", "candidate", "out", "--rank", "9999"]).refusing(&["rank 9999", "candidates"]);

@@ -5,7 +5,7 @@ use indexmap::IndexMap;
 use super::cell::{self, Nanoseconds};
 use super::{Format, Options, TimeUnit};
 use crate::config::scenario::ZeroOutput;
-use crate::workload::assembly::{Assembly, Chunks, Draft, Ending, InputKind, TimeFields};
+use crate::workload::assembly::{Assembly, Chunks, Draft, Ending, Fields, InputKind};
 use crate::workload::interner::Interner;
 use crate::workload::problem::{
     Ledger, NO_HASH_IDS, Place, Problems, Warning, WorkloadErrors, ZERO_INPUT, ZERO_OUTPUT, rows,
@@ -211,7 +211,11 @@ impl<'o> Intake<'o> {
         let suspicious = self.suspicions();
         let origin_ns = self.rows.iter().filter_map(|row| row.arrival).min().unwrap_or(0);
         let to_ms = |time: Nanoseconds| (time - origin_ns) as f64 / 1e6;
-        let fields = TimeFields { arrival: arrival_field(self.format), delay: "end of the turn before" };
+        let fields = Fields {
+            name: name_field(self.format),
+            arrival: arrival_field(self.format),
+            delay: "end of the turn before",
+        };
         let mut assembly = Assembly::new(self.options.pacing, fields);
         for row in self.rows {
             let draft = Draft {
@@ -287,6 +291,13 @@ fn explanation(kind: &str) -> &'static str {
         OTHER_EVENTS => ": not requests, left alone",
         TOTAL_DIFFERS => ": the two lengths are used, the total is not",
         _ => "",
+    }
+}
+
+fn name_field(format: Format) -> &'static str {
+    match format {
+        Format::Aiperf => "x_request_id",
+        _ => "request_id",
     }
 }
 

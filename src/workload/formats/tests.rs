@@ -263,7 +263,7 @@ fn dynamo(received: &str, block_size: u32, hashes: &str, input: u32) -> String {
 fn dynamo_events() {
     let tool = "{\"timestamp\":1,\"event\":{\"schema\":\"dynamo.request.trace.v1\",\"event_type\":\"tool_start\"}}\n";
     let first = dynamo("1779163048815", 16, "18446744073709551615,1", 20);
-    let second = dynamo("1779163048825", 16, "18446744073709551615,2", 20);
+    let second = dynamo("1779163048825", 16, "18446744073709551615,2", 20).replace("\"r\"", "\"s\"");
     let loaded = accepted(Format::Dynamo, &[&first, tool, &second].concat());
     assert_eq!(rows(&loaded), [(0.0, 20, 3), (10.0, 20, 3)]);
     assert_eq!(loaded.workload.chunk_ids, [0, 1, 0, 2]);
@@ -304,7 +304,8 @@ fn shards_are_one_trace_and_must_agree() {
         read(format, sources, &Options::default())
             .map_err(|errors| errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
     };
-    let (first, second) = (dynamo("100", 16, "1,2", 20), dynamo("103", 16, "1,3", 20));
+    let (first, second) =
+        (dynamo("100", 16, "1,2", 20), dynamo("103", 16, "1,3", 20).replace("\"r\"", "\"s\""));
     let loaded = read_shards(Format::Dynamo, [&second, &first]).unwrap();
     assert_eq!(rows(&loaded), [(0.0, 20, 3), (3.0, 20, 3)]);
     let other = dynamo("103", 32, "1", 20);

@@ -32,7 +32,7 @@ use self::number::Scalar;
 use self::row::{Key, RawRow, Sink};
 use self::scope::LocalIds;
 pub use self::write::{Inexpressible, write};
-use super::assembly::{Assembly, Chunks, Draft, Ending, InputKind, Pacing, TimeFields};
+use super::assembly::{Assembly, Chunks, Draft, Ending, Fields, InputKind, Pacing};
 use super::input::{Line, Lines, unpacked};
 use super::interner::Interner;
 use super::problem::{Ledger, NO_HASH_IDS, Place, Problems, WorkloadErrors, ZERO_INPUT, ZERO_OUTPUT};
@@ -107,7 +107,8 @@ struct Reader<'o> {
 
 impl<'o> Reader<'o> {
     fn new(options: &'o Options) -> Self {
-        let fields = TimeFields { arrival: Key::Timestamp.name(), delay: Key::Delay.name() };
+        let fields =
+            Fields { name: Key::RequestId.name(), arrival: Key::Timestamp.name(), delay: Key::Delay.name() };
         Self {
             options,
             assembly: Assembly::new(options.pacing, fields),
@@ -244,7 +245,7 @@ impl<'o> Reader<'o> {
             self.problems.add(place, Key::OutputTokenIds.name(), message);
         }
         let keep = self.keep(input_length, output_length, place);
-        if keep && chunks == 0 {
+        if keep && chunks == 0 && !row.has_bad_ids {
             self.ledger.repair(NO_HASH_IDS, place);
         }
         Some(Draft {
@@ -272,6 +273,9 @@ impl<'o> Reader<'o> {
             if row.has(Key::InputLength) || row.has(Key::InputTokens) {
                 return None;
             }
+            if row.has_bad_ids {
+                return None;
+            }
             if chunks == 0 {
                 self.missing(
                     Key::InputLength,
@@ -288,10 +292,10 @@ impl<'o> Reader<'o> {
             return length.ok();
         };
         let expected = input_length.div_ceil(block_size);
-        if chunks > 0 && input_length > 0 {
+        if !row.has_bad_ids && chunks > 0 && input_length > 0 {
             self.fitting.keep(input_length, chunks);
         }
-        if chunks > 0 && chunks != expected {
+        if !row.has_bad_ids && chunks > 0 && chunks != expected {
             self.misfit(input_length, chunks, expected, place);
             return None;
         }

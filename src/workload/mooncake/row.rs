@@ -111,6 +111,8 @@ pub(super) struct RawRow<'de> {
     pub(super) terminal_ms: Option<f64>,
     /// Number of `output_token_ids`.
     pub(super) output_tokens_listed: Option<usize>,
+    /// Some of the `hash_ids` could not be read: their number says nothing.
+    pub(super) has_bad_ids: bool,
     seen: u32,
 }
 
@@ -296,7 +298,11 @@ impl<'de> Visitor<'de> for RowVisitor<'_, '_> {
                 );
             } else {
                 match key {
-                    Key::HashIds => entries.next_value_seed(HashIds(sink))?,
+                    Key::HashIds => {
+                        let problems = sink.problems.total();
+                        entries.next_value_seed(HashIds(sink))?;
+                        row.has_bad_ids = sink.problems.total() > problems;
+                    }
                     Key::OutputTokenIds => {
                         row.output_tokens_listed = entries.next_value_seed(OutputTokenIds(sink))?;
                     }

@@ -238,7 +238,13 @@ fn rows_with_nothing_to_do_are_dropped_or_kept() {
 
     let only_zero = text.lines().next().unwrap();
     let message = refusal(only_zero, &options());
-    assert!(message.contains("no requests: of 1 row none can be used"), "{message}");
+    for part in [
+        "no requests: of 1 row none can be used; zero output",
+        "first at line 1",
+        "`zero_output: prefill_only`",
+    ] {
+        assert!(message.contains(part), "{message}");
+    }
     let message = refusal(text, &Options { strict: true, ..options() });
     assert!(message.contains("zero output") && message.contains("zero input"), "{message}");
 }
@@ -476,4 +482,42 @@ fn no_damage_to_a_trace_causes_a_panic() {
         }
     }
     assert!(accepted > 100 && refused > 1000, "{accepted} {refused}");
+}
+
+#[test]
+fn names_tell_requests_apart() {
+    let named =
+        |name: &str| format!("{{\"timestamp\": 0, \"input_length\": 5, \"output_length\": 1{name}}}\n");
+    let (a, empty) = (named(", \"request_id\": \"a\""), named(", \"request_id\": \"\""));
+    let message = refusal(&format!("{a}{a}{empty}"), &options());
+    assert_eq!(
+        message,
+        "trace: line 2: request_id: \"a\" is the name of line 1 already: no two requests may share one\n\
+         trace: line 3: request_id: empty: give the request a name, or leave the field out"
+    );
+    let second = named(", \"request_id\": \"request_2\"");
+    let message = refusal(&format!("{second}{}", named("")), &options());
+    assert!(message.starts_with("trace: line 1: request_id: \"request_2\" is what request 2"), "{message}");
+    accept(&format!("{}{second}", named("")), &options());
+}
+
+#[test]
+fn ids_that_cannot_be_read_are_not_counted() {
+    let text = r#"{"timestamp": 0, "input_length": 9, "output_length": 2, "hash_ids": [-1, 2, 3]}"#;
+    let message = refusal(text, &options());
+    assert_eq!(message, "trace: line 1: hash_ids[0]: -1 is negative; an id cannot be");
+}
+
+#[test]
+fn a_slow_down_beyond_the_clock_is_said_once() {
+    let text = r#"{"timestamp": 0, "input_length": 5, "output_length": 1}
+        {"timestamp": 1e10, "input_length": 5, "output_length": 1}
+        {"timestamp": 1e10, "input_length": 5, "output_length": 1}"#;
+    let slow = Options { pacing: Pacing { concurrency: None, speedup: 1e-6 }, ..options() };
+    let message = refusal(text, &slow);
+    assert!(
+        message.starts_with("trace: arrival_speedup_ratio: 0.000001 is too small for arrivals up to"),
+        "{message}"
+    );
+    assert_eq!(message.lines().count(), 1, "{message}");
 }
