@@ -141,7 +141,7 @@ fn check_pair(section: &Section<'_>, prefill: &Pool, decode: &Pool) {
 }
 
 /// More than the keys and values of a token take in any model.
-const MOST_BYTES_PER_TOKEN: u64 = 1_000_000_000;
+pub(super) const MOST_BYTES_PER_TOKEN: u64 = 1_000_000_000;
 
 /// Reads how KV blocks travel.
 pub(super) fn kv_transfer(section: &Section<'_>) -> KvTransfer {

@@ -5,7 +5,7 @@ use super::numbers::Limit;
 use super::read_composite::{fpm_sampling, load_predictor, load_sensitivity, scaling_policy};
 use super::read_engine::{MOST_DRAFT_TOKENS, MOST_TOKENS, MOST_WORKERS, excess_of_ranks, least_block_size};
 use super::read_facts::facts;
-use super::read_scenario::{kv_transfer_of_model, sla};
+use super::read_scenario::{MOST_BYTES_PER_TOKEN, kv_transfer_of_model, sla};
 use super::read_timing::{Timing, timing};
 use super::read_workload::search_workload;
 use super::reader::Section;
@@ -191,7 +191,7 @@ fn engine_knobs(section: &Section<'_>, space: &mut SearchSpace) {
 
 fn offload_knobs(section: &Section<'_>, space: &mut SearchSpace) {
     section.integer("num_g2_blocks", 0..=u32::MAX).set(&mut space.num_g2_blocks);
-    space.kv_bytes_per_token = section.integer("kv_bytes_per_token", 1..=u64::MAX).optional();
+    space.kv_bytes_per_token = section.integer("kv_bytes_per_token", 1..=MOST_BYTES_PER_TOKEN).optional();
     space.bandwidth_g1_to_g2_gbps = section.float("bandwidth_g1_to_g2_gbps", Limit::Bandwidth).optional();
     space.bandwidth_g2_to_g1_gbps = section.float("bandwidth_g2_to_g1_gbps", Limit::Bandwidth).optional();
     space.offload_batch_size = section.integer("offload_batch_size", 1..=u32::MAX).optional();

@@ -98,7 +98,7 @@ fn numbers_have_bounds() {
         ("deployment.agg.engine.gpu_memory_utilization", "90", "0.9"),
         ("deployment.agg.timing.prefill_ms", "-1", "0 or more"),
         ("workload.trace_block_size", "0", "1 or more"),
-        ("workload.arrival_speedup_ratio", "0", "above 0"),
+        ("workload.arrival_speedup_ratio", "0", "from 0.000001 to 1000000000"),
         ("workload.replay_concurrency", "0", "1 or more"),
         ("workload.max_requests", "0", "1 or more"),
     ] {
@@ -222,7 +222,11 @@ workload: {trace_path: a}
         ),
         ("deployment.kv_transfer={sharing: fair}", "deployment.kv_transfer.sharing", "no effect"),
         ("deployment.kv_transfer.sharing=fiar", "deployment.kv_transfer.sharing", "did you mean `fair`?"),
-        ("deployment.kv_transfer.bandwidth_gbps=0", "deployment.kv_transfer.bandwidth_gbps", "above 0"),
+        (
+            "deployment.kv_transfer.bandwidth_gbps=0",
+            "deployment.kv_transfer.bandwidth_gbps",
+            "from 0.001 to 1000000000",
+        ),
         ("deployment.kv_transfer.latency_ms=-1", "deployment.kv_transfer.latency_ms", "0 or more"),
         ("deployment.mode=disaggregated", "deployment.mode", "did you mean `disagg`?"),
     ] {

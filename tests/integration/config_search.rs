@@ -89,7 +89,12 @@ fn exactly_one_load_is_needed() {
         assert_refused(SEARCH, &[&format!("{path}=0")], &path, &["`0` is out of range"]);
         assert_refused(SEARCH, &[&format!("{path}=-1")], &path, &["`-1` is out of range"]);
     }
-    assert_refused(SEARCH, &["workload.request_rate=0"], "workload.request_rate", &["above 0"]);
+    assert_refused(
+        SEARCH,
+        &["workload.request_rate=0"],
+        "workload.request_rate",
+        &["from 0.000001 to 1000000000"],
+    );
     assert_refused(
         SEARCH,
         &["workload.replay_concurrency=2"],
