@@ -224,7 +224,7 @@ impl Ledger {
     /// Why rows were left out, to go on from a statement that none remain.
     pub(super) fn drops(&self) -> String {
         let dropped = self.dropped.iter().map(|(kind, entry)| warning(kind, *entry, "dropped").message);
-        dropped.map(|message| format!("; {message}")).collect()
+        dropped.fold(String::new(), |drops, message| drops + "; " + &message)
     }
 
     fn ignored_fields(&self) -> Option<Warning> {
