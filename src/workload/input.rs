@@ -7,6 +7,8 @@ use flate2::bufread::MultiGzDecoder;
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 const UNPACKED_BUFFER: usize = 64 * 1024;
+/// Bytes behind which the end of a line that is too long is looked for no further.
+const LONGEST_SKIPPED: usize = 256 << 20;
 
 /// The text behind `reader`: unpacked when its first bytes say gzip (of one or more members), else as it is.
 pub fn unpacked<'r>(mut reader: impl BufRead + 'r) -> io::Result<Box<dyn BufRead + 'r>> {
@@ -72,13 +74,19 @@ impl<R: BufRead> Lines<R> {
 
     /// Discards the rest of the line.
     fn skip_line(&mut self) -> io::Result<()> {
+        let mut skipped = 0;
         loop {
             let chunk = self.reader.fill_buf()?;
             let end = chunk.iter().position(|byte| *byte == b'\n');
             let used = end.map_or(chunk.len(), |end| end + 1);
             self.reader.consume(used);
+            skipped += used;
             if end.is_some() || used == 0 {
                 return Ok(());
+            }
+            if skipped > LONGEST_SKIPPED {
+                let most = LONGEST_SKIPPED >> 20;
+                return Err(io::Error::other(format!("line {} has no end within {most} MiB", self.number)));
             }
         }
     }
@@ -132,5 +140,11 @@ mod tests {
         assert_eq!(lines.next().unwrap(), Some(Line { number: 4, indent: 0, text: None }));
         assert_eq!(lines.next().unwrap(), Some(Line { number: 5, indent: 0, text: Some(b"last") }));
         assert_eq!(lines.next().unwrap(), None);
+    }
+
+    #[test]
+    fn a_line_without_end_is_given_up() {
+        let mut lines = Lines::new(BufReader::with_capacity(1 << 16, io::repeat(0)), 10);
+        assert_eq!(lines.next().unwrap_err().to_string(), "line 1 has no end within 256 MiB");
     }
 }
