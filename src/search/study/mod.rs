@@ -9,6 +9,7 @@
 //! ```
 
 mod actor;
+mod conclusion;
 mod leaderboard;
 mod merge;
 mod pool;
