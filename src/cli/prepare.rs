@@ -37,6 +37,7 @@ pub(super) fn replay(
     let mut problems =
         policy_problems(deployment.routers(), deployment.planner.iter(), &[deployment.mode], registry);
     problems.extend(serving::unsupported(&scenario));
+    problems.extend(serving::scheduler_problems(&scenario, registry));
     let known = refuse(&places, &problems);
     let sound = timing.strict_timing.then(|| doubts(&places, &scenario)).transpose();
     let workload = load_workload(&scenario.workload, deployment.block_size(), console);

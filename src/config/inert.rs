@@ -133,7 +133,10 @@ fn report_pass_limits(reader: &Reader<'_>, tree: &Node, deployment: &Deployment)
     let is_looked_at = waits || deployment.planner.is_some();
     let Deployment { agg, prefill, decode, .. } = deployment;
     for (name, pool) in [("agg", agg), ("prefill", prefill), ("decode", decode)] {
-        let Some(pool) = pool.as_ref().filter(|pool| pool.engine.backend == Backend::Sglang) else {
+        let Some(pool) = pool
+            .as_ref()
+            .filter(|pool| pool.engine.backend == Backend::Sglang && pool.engine.scheduler.is_none())
+        else {
             continue;
         };
         let is_sized = pool.engine.capacity_source == CapacitySource::MemoryModel;

@@ -210,7 +210,7 @@ deployment:
   planner: {policy: x}
   kv_transfer: {}
   replica_changes: [{}]
-  agg: {router: {policy: x}, engine: {sglang: {}}, timing: {model: fixed}, memory: {}}
+  agg: {router: {policy: x}, engine: {sglang: {}, scheduler: {policy: x}}, timing: {model: fixed}, memory: {}}
 workload: {trace_path: a, arrival: {process: gamma}}
 facts: {models: [{}], hardware: [{}]}
 sla: {}
@@ -218,8 +218,8 @@ sla: {}
         let disagg = "
 deployment:
   mode: disagg
-  prefill: {router: {policy: x}, engine: {sglang: {}}, timing: {model: grid}, memory: {}}
-  decode: {router: {policy: x}, engine: {sglang: {}}, timing: {model: profile}, memory: {}}
+  prefill: {router: {policy: x}, engine: {sglang: {}, scheduler: {policy: x}}, timing: {model: grid}, memory: {}}
+  decode: {router: {policy: x}, engine: {sglang: {}, scheduler: {policy: x}}, timing: {model: profile}, memory: {}}
 workload: {requests: [{}]}
 ";
         let rest = "

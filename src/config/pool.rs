@@ -101,6 +101,10 @@ pub enum CapacitySource {
 pub struct EngineOptions {
     /// Whose scheduler is modelled.
     pub backend: Backend,
+    /// A registered engine that schedules in place of the backend's own, with a cache of its own. Prices, memory and flags stay
+    /// those of the backend.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scheduler: Option<Box<PolicyConfig>>,
     /// Tokens per KV block.
     #[schemars(range(min = 1))]
     pub block_size: u32,
@@ -180,6 +184,7 @@ impl EngineOptions {
     pub fn for_backend(backend: Backend) -> Self {
         Self {
             backend,
+            scheduler: None,
             block_size: match backend {
                 Backend::Vllm => 64,
                 Backend::Sglang => 1,

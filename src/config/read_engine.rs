@@ -127,6 +127,7 @@ fn read_engine(section: &Section<'_>, sized_by_model: bool, dp_size: u32) -> Eng
     let block_size =
         section.integer("block_size", least_block_size(backend)..=MOST_TOKENS).or(defaults.block_size);
     let engine = EngineOptions {
+        scheduler: section.read("scheduler", |value| value.policy(None).map(Box::new)).optional(),
         block_size,
         max_num_seqs: section.integer("max_num_seqs", 1..=u32::MAX).or_null(defaults.max_num_seqs),
         max_num_batched_tokens: section
@@ -222,27 +223,28 @@ fn check_speculation(section: &Section<'_>, engine: &EngineOptions) {
 
 /// Options that another engine has.
 fn check_inert(section: &Section<'_>, engine: &EngineOptions, dp_size: u32) {
-    let vllm = engine.backend == Backend::Vllm;
-    let sglang = engine.backend == Backend::Sglang;
+    let (vllm, sglang) = (engine.backend == Backend::Vllm, engine.backend == Backend::Sglang);
+    // What a scheduler of one's own goes by is for itself to say.
+    let is_own = engine.scheduler.is_some();
     // A depth that cannot be read has been reported.
     let speculates = section.has("aic_nextn");
     section.check_inert([
         Rule::refusing(
             "preemption_mode",
             engine.preemption_mode != PreemptionMode::Lifo,
-            vllm,
+            vllm || is_own,
             "without `backend: vllm`",
         ),
         Rule::refusing(
             "prefill_schedule_interval",
             engine.prefill_schedule_interval != 1,
-            vllm && dp_size > 1,
+            (vllm || is_own) && dp_size > 1,
             "without `backend: vllm` and a `dp_size` above 1",
         ),
         Rule::refusing(
             "prefill_decode_interval",
             engine.prefill_decode_interval != 0,
-            sglang,
+            sglang || is_own,
             "without `backend: sglang`",
         ),
         Rule::refusing(

@@ -103,7 +103,7 @@ pub struct Accepted {
 impl PassMetrics {
     /// The same pass `later` decode passes on: every context is so much longer.
     #[must_use]
-    pub(super) fn after(mut self, later: u32) -> Self {
+    pub fn after(mut self, later: u32) -> Self {
         let (count, later) = (u128::from(self.decode.requests), u128::from(later));
         self.decode.squares += 2 * later * u128::from(self.decode.tokens) + count * later * later;
         self.decode.tokens += (count * later) as u64;

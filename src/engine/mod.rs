@@ -3,19 +3,23 @@
 //! An engine has no clock of its own. Its worker tells it when a pass may start ([`Engine::start_pass`]) and when it is
 //! over ([`Engine::complete_pass`]); the engine says how long it takes and what came out. A *pass* is one forward step of
 //! the model; where nothing but generation goes on, the engine plans a run of passes at once and answers with the
-//! end of the last. A request that arrives meanwhile cuts the run short at the pass in progress ([`Engine::cut`]), so the
+//! end of the last. A request that arrives meanwhile cuts the run short at the pass in progress ([`Passes::cut`]), so the
 //! result is the same as pass by pass.
 //!
-//! In a disaggregated fleet a *prefill* engine computes prompts and keeps their blocks until they have been fetched
-//! ([`Engine::release_source`]); a *decode* engine sets blocks aside ([`Engine::ask_for_reservation`],
-//! [`Engine::grant_reservations`]) and starts to generate when their content has arrived ([`Engine::activate`]).
+//! The built-in engines follow vLLM, TensorRT-LLM ([`paged`]) and SGLang ([`sglang`]); a scenario chooses among them by
+//! `backend`. One of your own implements [`Engine`] and [`NewEngine`], is registered under a name
+//! ([`crate::registry::Registry::with_engine`]) and takes the place of the backend's by `scheduler: {policy: name}` in a pool's `engine:`.
+//!
+//! In a disaggregated fleet a *prefill* engine computes prompts and keeps their blocks until they have been fetched; a *decode*
+//! engine sets blocks aside and starts to generate when their content has arrived: [`HandOff`].
 
 mod backlog;
 pub mod kv;
+mod maker;
 pub mod metrics;
 pub mod paged;
-mod progress;
-mod sequence;
+mod passes;
+pub mod sequence;
 pub mod sglang;
 pub mod speculation;
 pub mod trtllm;
@@ -24,15 +28,18 @@ mod waiting;
 
 use std::sync::Arc;
 
+pub use self::maker::{EnginePool, EngineSetup, NewEngine};
+pub use self::passes::Passes;
+
 use self::kv::FutureUses;
 use self::metrics::{Accepted, PassMetrics};
-use crate::report::record::{Counters, PassTimeline};
+use crate::report::record::Counters;
 use crate::simulation::{InvalidDuration, SimTime};
 use crate::timing::{Chunk, PassPricer};
 use crate::workload::prefix::{PrefixTree, SegmentId};
 use crate::workload::{RequestId, Workload};
 
-/// What an engine shares with all others of its run.
+/// What an engine shares with all others of its pool.
 #[derive(Clone, Debug)]
 pub struct Inputs {
     /// The requests.
@@ -45,18 +52,49 @@ pub struct Inputs {
     pub pricer: PassPricer,
 }
 
-/// A scheduler with its KV cache.
+/// The scheduler and the KV cache of one rank.
+///
+/// # What its worker calls, and when
+///
+/// Whenever a request is placed on the rank, [`enqueue`](Self::enqueue): between passes or while some are in progress. Then, as long
+/// as the rank [has work](Self::has_work):
+///
+/// 1. [`start_pass`](Self::start_pass), at an instant at which everything else that happens then has happened. The engine composes a
+///    pass, prices it by [`Inputs::pricer`], [begins](Passes::begin) it, appends its end to the timeline and answers that end. Where it
+///    is sure that nothing but the lengths of contexts changes from pass to pass it may append the ends of several, a *run*
+///    ([`PassPricer::decode_run`]).
+/// 2. If a request is enqueued meanwhile and the engine says that it may matter, the worker cuts the run short behind the pass in
+///    progress; if ranks wait for each other, it moves the ends. The engine is not told: it finds what is left when it
+///    [completes](Passes::complete).
+/// 3. [`complete_pass`](Self::complete_pass), at the end: tokens leave, requests end, blocks are given back, and the engine says so.
+///
+/// At the end of a replay that is cut off, passes that are not over never happened: those of a run that are over are completed once
+/// more, and [`unfinished`](Self::unfinished) tells who is left.
+///
+/// # What has to hold
+///
+/// - *A run equals its passes.* Cut anywhere, or made of single passes, the outcome is the same to the nanosecond. So a run ends no
+///   later than the first pass that ends a request, sends a first token, admits somebody or changes a cache that others see.
+/// - *Everybody ends once.* Each request that was enqueued is reported as completed or rejected exactly once, or is among
+///   the unfinished. One that can never run is rejected, not kept.
+/// - *Blocks are given back.* [`blocks_held`](Self::blocks_held) is 0 when every request is gone; it is never more than the
+///   cache has.
+/// - *Gaps are counted.* A request that completes adds the gaps between its tokens to the timeline, and its stamps are ends of passes
+///   there: [`sequence::Sequence`] does both.
+/// - *Same input, same output.* No clock, no randomness but from a seed in the configuration, no order that depends on a hash.
+///
+/// A violated law, an [`EngineError`] and a panic end the replay, and in a search that trial, with a message that names the worker.
 pub trait Engine: Send {
-    /// Puts a request at the end of the waiting queue. True when it may change what is in progress, which then has to be
-    /// [cut](Engine::cut).
+    /// Puts a request at the end of the waiting queue. True when it may change what is in progress, which is then
+    /// [cut](Passes::cut) behind the present pass; true is always safe.
     fn enqueue(&mut self, request: RequestId) -> bool;
 
-    /// Drops the passes in progress that have not begun at `now`; returns the new end if there were any. `started` tells
-    /// whether a pass that starts at exactly this time has begun already.
-    fn cut(&mut self, now: SimTime, started: bool) -> Option<SimTime>;
-
-    /// Starts the next pass, or run of passes, and says when it ends; `None` when there is nothing to do. Admissions are
-    /// reported at once.
+    /// Starts the next pass, or run of passes, and says when it ends; `None` when there is nothing to do. Who enters the batch is
+    /// reported at once, everything else when the pass is over. A pass that schedules nobody but rejects some ends at
+    /// `now` and is not on the timeline.
+    ///
+    /// # Errors
+    /// When no request can be scheduled, or the timing model gives something that is not a duration.
     fn start_pass(
         &mut self,
         now: SimTime,
@@ -64,66 +102,82 @@ pub trait Engine: Send {
         signals: &mut Signals,
     ) -> Result<Option<SimTime>, EngineError>;
 
-    /// The ends of the passes in progress; empty when none has work in it.
-    fn pass_ends(&self) -> &[SimTime];
-
-    /// Replaces the ends of the passes in progress, keeping the first `ends.len()` of them: ranks of one group wait for
-    /// each other.
-    fn set_pass_ends(&mut self, ends: &[SimTime]);
-
-    /// Makes what the pass did visible.
+    /// Makes visible what the passes in progress did. In order: of each request its first token, then its end.
     fn complete_pass(&mut self, signals: &mut Signals);
 
-    /// From now on keeps what [`Engine::pass_metrics`] needs.
-    fn watch(&mut self);
+    /// The passes of this rank.
+    fn passes(&self) -> &Passes;
 
-    /// Pass number `pass` of those in progress ([`Engine::pass_ends`]); `wall` is left out. Only while it is watched.
-    fn pass_metrics(&self, pass: usize) -> PassMetrics;
-
-    /// The prompt work of the passes in progress, in the order of the batch.
-    fn pass_chunks(&self, chunks: &mut Vec<(RequestId, Chunk)>);
-
-    /// Tokens that speculative decoding yielded since this was last asked; none without it.
-    fn take_accepted(&mut self) -> Accepted;
+    /// The passes of this rank, for its worker to cut and to move.
+    fn passes_mut(&mut self) -> &mut Passes;
 
     /// Whether there are requests that a pass could work on, waiting or running.
     fn has_work(&self) -> bool;
 
-    /// Whether no request is here in any way, so that the engine may go.
-    fn is_empty(&self) -> bool;
-
-    /// Gives up the blocks of a prompt that has been fetched.
-    fn release_source(&mut self, request: RequestId);
-
-    /// Asks for blocks for a prompt that will be computed elsewhere; granted strictly in the order of asking.
-    fn ask_for_reservation(&mut self, request: RequestId);
-
-    /// Grants what can be granted, between two passes.
-    fn grant_reservations(&mut self, granted: &mut Vec<Reservation>);
-
-    /// The content of reserved blocks has arrived: the request may generate.
-    fn activate(&mut self, request: RequestId);
-
-    /// Ends the run at `limit`: passes that are not over by then never happened.
-    fn stop(&mut self, limit: SimTime);
-
-    /// Requests that are still here, with what they have generated.
+    /// Requests that are still here, by ascending number, with what they have generated.
     fn unfinished(&self) -> Vec<(RequestId, TokenStamps)>;
 
-    /// What was counted so far.
-    fn counters(&self) -> Counters;
-
-    /// KV blocks that some request holds; 0 when there are none left.
+    /// KV blocks that some request holds.
     fn blocks_held(&self) -> u32;
 
-    /// The ends of all passes.
-    fn timeline(&mut self) -> &mut PassTimeline;
+    /// What was counted in passes that are over.
+    fn counters(&self) -> Counters;
 
-    /// Between two passes: the earliest pass in which a request that is still here had a token.
-    fn oldest_token_pass(&self) -> Option<u32>;
+    /// What pass number `pass` of those in progress is made of: planners steer by it and timelines show it. Only asked for after
+    /// [`watch`](Self::watch). `wall` is filled in by the worker; [`PassMetrics::after`] leads from the first pass of a run to a
+    /// later one.
+    fn pass_metrics(&self, pass: usize) -> PassMetrics;
+
+    /// Appends the prompt work of the passes in progress, in the order of the batch; nothing in a run of decodes.
+    fn pass_chunks(&self, chunks: &mut Vec<(RequestId, Chunk)>);
+
+    /// From now on somebody asks for [`pass_metrics`](Self::pass_metrics): an engine that always has them need not care.
+    fn watch(&mut self) {}
+
+    /// Tokens that speculative decoding yielded since this was last asked; none without it.
+    fn take_accepted(&mut self) -> Accepted {
+        Accepted::default()
+    }
+
+    /// Whether no request is here in any way, so that the engine may go. Differs from having no work only where requests are
+    /// [handed over](HandOff).
+    fn is_empty(&self) -> bool {
+        !self.has_work()
+    }
+
+    /// Between two passes: the earliest pass in which a request that is still here had a token, so that those before it can be
+    /// forgotten when there are very many. Unless an engine knows better, passes are kept while anybody is here.
+    fn oldest_token_pass(&self) -> Option<u32> {
+        (!self.is_empty()).then_some(self.passes().timeline.folded)
+    }
 
     /// One line on what keeps the requests that are here from running; `None` when there are none.
-    fn waiting_for(&self) -> Option<String>;
+    fn waiting_for(&self) -> Option<String> {
+        let unfinished = self.unfinished();
+        let (first, _) = unfinished.first()?;
+        Some(format!("{} requests have not ended, the first is request {}", unfinished.len(), first.0))
+    }
+
+    /// What the engine does in a pool of its own for one phase; `None` of an engine for aggregated pools only.
+    fn hand_off(&mut self) -> Option<&mut dyn HandOff> {
+        None
+    }
+}
+
+/// What an engine does beside its passes in a disaggregated fleet. All of it happens between two passes.
+pub trait HandOff {
+    /// Prefill: gives up the blocks of a prompt that has been fetched. Where blocks are set aside before prompts are computed
+    /// (SGLang), also a decode engine's, for a prompt that was rejected.
+    fn release_source(&mut self, request: RequestId);
+
+    /// Decode: asks for blocks for a prompt that is computed elsewhere; granted strictly in the order of asking.
+    fn ask_for_reservation(&mut self, request: RequestId);
+
+    /// Decode: grants, or refuses for ever, what can be.
+    fn grant_reservations(&mut self, granted: &mut Vec<Reservation>);
+
+    /// Decode: the content of reserved blocks has arrived, and the request may generate.
+    fn activate(&mut self, request: RequestId);
 }
 
 /// Why an engine cannot go on.
@@ -136,6 +190,9 @@ pub enum EngineError {
     /// Requests are waiting, nothing is running, and none can start.
     #[error("no request can be scheduled: {0}")]
     Stuck(String),
+    /// The engine broke one of its laws.
+    #[error("{0}")]
+    Broken(String),
 }
 
 /// Whether the passes to start may take up prompt work beside decodes.

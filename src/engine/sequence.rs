@@ -1,4 +1,4 @@
-//! One request inside an engine.
+//! One request inside an engine: how far it is, when its tokens left, what it holds.
 
 use super::TokenStamps;
 use super::kv::Hold;
@@ -6,22 +6,23 @@ use crate::report::record::PassTimeline;
 use crate::workload::RequestId;
 
 /// A request's progress, with what it holds of a KV cache. Its *known length* is the prompt plus what was generated; all but the last known token have their
-/// KV computed before a decode step.
+/// KV computed before a decode step. `H` is what an engine's own cache hands out: a number of blocks may be enough.
 #[derive(Debug)]
 pub struct Sequence<H = Hold> {
-    pub(super) request: RequestId,
+    /// Which request it is.
+    pub request: RequestId,
     /// Prompt tokens.
-    pub(super) prompt: u32,
+    pub prompt: u32,
     /// Output tokens asked for.
-    pub(super) wanted: u32,
+    pub wanted: u32,
     /// Output tokens so far.
-    pub(super) generated: u32,
+    pub generated: u32,
     /// Tokens whose KV is computed.
-    pub(super) computed: u32,
+    pub computed: u32,
     /// Whether it has been in a batch and waits to come back, or comes from another engine's.
-    pub(super) was_in_a_batch: bool,
+    pub was_in_a_batch: bool,
     /// Its KV blocks.
-    pub(super) hold: H,
+    pub hold: H,
     /// Passes in which its tokens left.
     tokens: TokenPasses,
     /// Tokens that left together with the first.
@@ -31,7 +32,8 @@ pub struct Sequence<H = Hold> {
 }
 
 impl<H: Default> Sequence<H> {
-    pub(super) fn new(request: RequestId, prompt: u32, wanted: u32) -> Self {
+    /// A request with so many prompt tokens of which nothing is computed, and to which so many output tokens will be given.
+    pub fn new(request: RequestId, prompt: u32, wanted: u32) -> Self {
         Self {
             request,
             prompt,
@@ -47,43 +49,43 @@ impl<H: Default> Sequence<H> {
     }
 
     /// Prompt and output so far, in tokens.
-    pub(super) fn known(&self) -> u32 {
+    pub fn known(&self) -> u32 {
         self.prompt + self.generated
     }
 
     /// Whether everything known is computed, so that the next token can be sampled.
-    pub(super) fn is_ready(&self) -> bool {
+    pub fn is_ready(&self) -> bool {
         self.computed >= self.known()
     }
 
     /// Whether the next pass is a plain decode step: one token to compute, one to sample.
-    pub(super) fn is_decoding(&self) -> bool {
+    pub fn is_decoding(&self) -> bool {
         self.computed + 1 == self.known() && self.generated > 0
     }
 
     /// Output tokens still to come when sequences may be `max_model_len` tokens long.
-    pub(super) fn remaining(&self, max_model_len: u32) -> u32 {
+    pub fn remaining(&self, max_model_len: u32) -> u32 {
         (self.wanted - self.generated).min(max_model_len.saturating_sub(self.known()))
     }
 
     /// Whether it has everything it asked for. `max_model_len` ends sequences that would become longer.
-    pub(super) fn is_ended(&self, max_model_len: u32) -> bool {
+    pub fn is_ended(&self, max_model_len: u32) -> bool {
         self.remaining(max_model_len) == 0 && (self.wanted > 0 || self.is_ready())
     }
 
     /// Whether its first token left in this pass.
-    pub(super) fn has_first_token_at(&self, pass: u32) -> bool {
+    pub fn has_first_token_at(&self, pass: u32) -> bool {
         self.tokens.broken_off.is_empty() && self.tokens.latest.is_some_and(|(first, _)| first == pass)
     }
 
     /// Counts one token in each of `count` passes from pass `first` of the timeline on.
-    pub(super) fn emit(&mut self, first: u32, count: u32) {
+    pub fn emit(&mut self, first: u32, count: u32) {
         self.generated += count;
         self.tokens.add(first, first + count - 1);
     }
 
-    /// Counts `tokens` tokens that left together at the end of a pass: all but the first were computed with it.
-    pub(super) fn emit_burst(&mut self, pass: u32, tokens: u32) {
+    /// Counts `tokens` tokens, at least one, that left together at the end of a pass: all but the first were computed with it.
+    pub fn emit_burst(&mut self, pass: u32, tokens: u32) {
         if self.generated == 0 {
             self.first_burst = tokens;
         }
@@ -94,12 +96,12 @@ impl<H: Default> Sequence<H> {
     }
 
     /// The pass in which its first token left, if one has.
-    pub(super) fn first_token_pass(&self) -> Option<u32> {
+    pub fn first_token_pass(&self) -> Option<u32> {
         self.tokens.ranges().next().map(|(first, _)| first)
     }
 
-    /// When its tokens left.
-    pub(super) fn stamps(&self, timeline: &PassTimeline) -> TokenStamps {
+    /// When its tokens left. The passes in which they did have to be on the timeline still.
+    pub fn stamps(&self, timeline: &PassTimeline) -> TokenStamps {
         let end = |pass: u32| timeline.end(pass);
         let mut passes = self.tokens.ranges().flat_map(|(first, last)| [first, last.min(first + 1)]);
         let first = passes.next();
@@ -113,7 +115,7 @@ impl<H: Default> Sequence<H> {
     }
 
     /// Adds the token gaps of this completed sequence to the timeline's tally.
-    pub(super) fn tally_gaps(&self, timeline: &mut PassTimeline) {
+    pub fn tally_gaps(&self, timeline: &mut PassTimeline) {
         timeline.zero_gaps += self.zero_gaps;
         let mut previous = None;
         for (first, last) in self.tokens.ranges() {

@@ -84,6 +84,7 @@ fn at_search_key(problem: &str) -> Refusal {
 
 fn scenario_problems(scenario: &Scenario, registry: &Registry, gpu_budget: u32) -> Vec<String> {
     let mut problems = serving::unsupported(scenario);
+    problems.extend(serving::scheduler_problems(scenario, registry));
     let routers = scenario.deployment.routers();
     problems
         .extend(routers.filter_map(|router| registry.router(router).err()).map(|error| error.to_string()));

@@ -17,16 +17,14 @@ use super::predictor::Predictor;
 use super::pricing::Pricing;
 use super::recorder::Recorder;
 use super::router::{RoutedPool, Router, RoutingPolicy};
+use super::scheduler::engine_pool;
 use super::worker::{HandoffOrder, Listeners, Transfer};
 use crate::config::scenario::{
     Backend, Deployment, DeploymentMode, EngineOptions, KvEvictionPolicy, KvTransfer, LinkSharing, Pool,
     PoolName, PreemptionMode, ReplicaChange, Scenario,
 };
 use crate::engine::kv::FutureUses;
-use crate::engine::sglang::SglangEngine;
-use crate::engine::trtllm::TrtllmEngine;
-use crate::engine::vllm::VllmEngine;
-use crate::engine::{Engine, Inputs};
+use crate::engine::{Inputs, NewEngine};
 use crate::registry::{NewPlanner, Registry};
 use crate::report::record::Role;
 use crate::simulation::{Address, SimDuration, SimTime, Simulation};
@@ -86,14 +84,16 @@ pub fn unsupported(scenario: &Scenario) -> Vec<String> {
 
 fn refuse_pool(role: Role, pool: &Pool, deployment_changes: bool, problems: &mut Vec<String>) {
     let (name, engine) = (role.name(), &pool.engine);
-    let sglang = engine.backend == Backend::Sglang;
+    // What a scheduler of one's own goes by is for itself to say.
+    let is_own = engine.scheduler.is_some();
+    let sglang = engine.backend == Backend::Sglang && !is_own;
     let mut refuse = |refused: bool, what: &str| {
         if refused {
             problems.push(format!("deployment.{name}.{what}"));
         }
     };
     let cadence = engine.prefill_schedule_interval > 1;
-    let trtllm = engine.backend == Backend::Trtllm;
+    let trtllm = engine.backend == Backend::Trtllm && !is_own;
     refuse(
         pool.startup_time_s > 0.0 && !deployment_changes,
         "startup_time_s: has an effect with a planner or replica_changes only",
@@ -123,11 +123,11 @@ fn refuse_pool(role: Role, pool: &Pool, deployment_changes: bool, problems: &mut
         "engine.prefill_schedule_interval: has an effect with dp_size above 1 only",
     );
     refuse(
-        cadence && engine.backend != Backend::Vllm,
+        cadence && engine.backend != Backend::Vllm && !is_own,
         "engine.prefill_schedule_interval: needs backend vllm",
     );
     refuse(
-        engine.prefill_decode_interval > 0 && !sglang,
+        engine.prefill_decode_interval > 0 && !sglang && !is_own,
         "engine.prefill_decode_interval: needs backend sglang",
     );
     refuse(
@@ -161,6 +161,7 @@ struct PoolPlan<'a> {
     pool: &'a Pool,
     router: Address<RouterMessage>,
     policy: Box<dyn RoutingPolicy>,
+    scheduler: Option<Arc<dyn NewEngine>>,
     /// Address of the worker of each rank.
     workers: Vec<Address<WorkerMessage>>,
     pricing: &'a Pricing,
@@ -334,13 +335,14 @@ fn plan_pool<'a>(
     if pool.router.is_none() {
         policy.derive_for(role);
     }
+    let scheduler = registry.engine(&engine_pool(role, pool))?.map(Arc::from);
     let prefix = if role == Role::Agg { String::new() } else { format!("{}/", role.name()) };
     let router = simulation.reserve(format!("{prefix}router"));
     let workers = (0..pool.workers).flat_map(|worker| {
         let address = simulation.reserve(format!("{prefix}worker/{worker}"));
         std::iter::repeat_n(address, pool.dp_size as usize)
     });
-    Ok(PoolPlan { role, pool, router, policy, workers: workers.collect(), pricing })
+    Ok(PoolPlan { role, pool, router, policy, scheduler, workers: workers.collect(), pricing })
 }
 
 fn install_pool(
@@ -351,7 +353,7 @@ fn install_pool(
     simulation: &mut Simulation<Serving>,
 ) -> WorkerMaker {
     let addresses = plan.worker_addresses();
-    let PoolPlan { role, pool, router, policy, workers, pricing } = plan;
+    let PoolPlan { role, pool, router, policy, scheduler, workers, pricing } = plan;
     let needs = policy.needs();
     let listeners = Listeners {
         client: wiring.client,
@@ -370,7 +372,7 @@ fn install_pool(
         link: wiring.link,
     });
     let inputs = engine_inputs(pool, pricing, traffic);
-    let maker = WorkerMaker { role, pool: pool.clone(), inputs, listeners, handoff };
+    let maker = WorkerMaker { role, pool: pool.clone(), scheduler, inputs, listeners, handoff };
     for (number, &address) in addresses.iter().enumerate() {
         simulation.install(address, maker.make(number as u32, address));
     }
@@ -397,21 +399,5 @@ fn engine_inputs(pool: &Pool, pricing: &Pricing, traffic: &Traffic) -> Inputs {
         tree: traffic.tree.clone(),
         future,
         pricer: PassPricer::new(pricing.model.clone(), options.speedup_ratio, options.decode_speedup_ratio),
-    }
-}
-
-/// The engine of one rank. With `publish`, changes of its cache are reported.
-pub(super) fn build_engine(
-    role: Role,
-    rank: u32,
-    pool: &Pool,
-    inputs: Inputs,
-    publish: bool,
-) -> Box<dyn Engine> {
-    let options = &pool.engine;
-    match options.backend {
-        Backend::Vllm => Box::new(VllmEngine::new(options, role, rank, inputs, publish)),
-        Backend::Trtllm => Box::new(TrtllmEngine::new(options, role, rank, inputs, publish)),
-        Backend::Sglang => Box::new(SglangEngine::new(options, role, pool.dp_size, inputs, publish)),
     }
 }

@@ -27,6 +27,7 @@ pub mod recorder;
 mod remarks;
 mod replay;
 pub mod router;
+mod scheduler;
 pub mod worker;
 
 pub use assembly::{Traffic, unsupported};
@@ -34,3 +35,4 @@ pub use error::ReplayError;
 pub use pricing::{profile_of, timing_records};
 pub use remarks::remarks;
 pub use replay::{ReplayLimits, replay};
+pub use scheduler::scheduler_problems;

@@ -1,20 +1,24 @@
 //! What the workers of a pool are made from, those at the start and those that come later.
 
-use super::assembly::build_engine;
+use std::sync::Arc;
+
 use super::message::{LinkMessage, RouterMessage, WorkerId, WorkerMessage};
+use super::scheduler::{build_engine, engine_pool};
 use super::worker::{Handoff, HandoffOrder, Listeners, Transfer, Worker};
 use crate::config::scenario::Pool;
-use crate::engine::Inputs;
+use crate::engine::{EngineSetup, Inputs, NewEngine};
 use crate::report::record::Role;
 use crate::simulation::Address;
 
 /// Makes the workers of a pool.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct WorkerMaker {
     /// What they do.
     pub role: Role,
     /// How they are configured.
     pub pool: Pool,
+    /// What makes their engines, if not the backend's own scheduler does.
+    pub scheduler: Option<Arc<dyn NewEngine>>,
     /// What their engines share.
     pub inputs: Inputs,
     /// Who hears what from them.
@@ -52,11 +56,13 @@ impl WorkerMaker {
 
     /// An idle worker that is going to be at `me`.
     pub fn make(&self, worker: u32, me: Address<WorkerMessage>) -> Worker {
-        let Self { role, pool, inputs, listeners, handoff } = self;
+        let Self { role, pool, scheduler, inputs, listeners, handoff } = self;
         let first = self.first_rank(worker);
         let ranks = first.0..first.0 + pool.dp_size;
         let publish = listeners.router_kv.is_some();
-        let engines = ranks.map(|rank| build_engine(*role, rank, pool, inputs.clone(), publish)).collect();
+        let setup =
+            |rank| EngineSetup { pool: engine_pool(*role, pool), rank, inputs: inputs.clone(), publish };
+        let engines = ranks.map(|rank| build_engine(scheduler.as_deref(), setup(rank))).collect();
         let workload = inputs.workload.clone();
         let handoff = handoff.map(|HandoffWiring { order, router, transfer, link }| {
             Handoff::new(order, me, router, transfer, link, workload.clone(), pool.engine.block_size)

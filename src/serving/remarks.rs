@@ -57,7 +57,8 @@ fn longer_than_the_model_takes(pool: &Pool, workload: &Workload, catalogue: &Cat
         TimingConfig::Roofline(config) => catalogue.model(config.model_name.as_deref()?).ok()?.max_context,
         TimingConfig::Polynomial | TimingConfig::Fixed { .. } | TimingConfig::Grid(_) => return None,
     };
-    if pool.engine.max_model_len.is_some() {
+    // Whether a scheduler of one's own goes by that limit is not known here.
+    if pool.engine.max_model_len.is_some() || pool.engine.scheduler.is_some() {
         return None;
     }
     let is_longer = |input: u32, output: u32| u64::from(input) + u64::from(output) > u64::from(longest);

@@ -9,6 +9,7 @@ use super::capacity::sized;
 use super::error::ReplayError;
 use super::outlook::WorthBar;
 use super::recorder::AttainmentBar;
+use super::scheduler::scheduler_problems;
 use crate::config::scenario::{Pool, Scenario};
 use crate::registry::Registry;
 use crate::report::activity::ActivityDetail;
@@ -43,7 +44,8 @@ pub fn replay(
     limits: &ReplayLimits,
 ) -> Result<RunRecord, ReplayError> {
     let refuse = |problems: Vec<String>| ReplayError::Refused(problems.join("\n"));
-    let problems = unsupported(scenario);
+    let mut problems = unsupported(scenario);
+    problems.extend(scheduler_problems(scenario, registry));
     if !problems.is_empty() {
         return Err(refuse(problems));
     }

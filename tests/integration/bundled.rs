@@ -15,8 +15,8 @@ pub(crate) fn spica() -> &'static Path {
     Path::new(env!("CARGO_BIN_EXE_spica"))
 }
 
-/// The scenario that needs the router of an example: `spica` itself refuses it.
-pub(crate) const FOR_THE_EXAMPLE: &str = "custom_router";
+/// The scenarios that need the policy of the example of that name: `spica` itself refuses them.
+pub(crate) const FOR_EXAMPLES: [&str; 2] = ["custom_router", "custom_engine"];
 
 /// A file of `scenarios/`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -59,7 +59,7 @@ pub(crate) fn run_in_repository(command: &mut Command) -> Output {
 pub(crate) fn bundled_scenarios() -> Vec<Bundled> {
     let mut found: Vec<Bundled> = names_in(&repository().join("scenarios"), "yaml")
         .into_iter()
-        .filter(|name| name != FOR_THE_EXAMPLE)
+        .filter(|name| !FOR_EXAMPLES.contains(&name.as_str()))
         .map(|name| {
             let path = repository().join("scenarios").join(&name).with_extension("yaml");
             Bundled { name, text: std::fs::read_to_string(path).unwrap() }

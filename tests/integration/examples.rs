@@ -6,24 +6,22 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-use super::bundled::{FOR_THE_EXAMPLE, repository, run_in_repository, spica};
+use super::bundled::{FOR_EXAMPLES, repository, run_in_repository, spica};
 use super::scenarios::{assert_outcome, replay};
 
-fn scenario() -> String {
-    format!("scenarios/{FOR_THE_EXAMPLE}.yaml")
-}
-
 #[test]
-fn a_router_of_ones_own_takes_part_under_its_name() {
-    let folder = TempDir::new().unwrap();
-    // Cargo finds the example built already when all tests run, and builds it when this one runs alone.
-    let mut example = Command::new(env!("CARGO"));
-    example.args(["run", "--quiet", "--locked", "--example", FOR_THE_EXAMPLE, "--"]);
-    example.args(["replay", &scenario(), "--quiet", "--output-dir"]).arg(folder.path());
-    let output = run_in_repository(&mut example);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let report = std::fs::read_to_string(folder.path().join("report.json")).unwrap();
-    assert_outcome(FOR_THE_EXAMPLE, &replay(&serde_json::from_str(&report).unwrap()));
+fn policies_of_ones_own_take_part_under_their_names() {
+    for name in FOR_EXAMPLES {
+        let folder = TempDir::new().unwrap();
+        // Cargo finds the example built already when all tests run, and builds it when this one runs alone.
+        let mut example = Command::new(env!("CARGO"));
+        example.args(["run", "--quiet", "--locked", "--example", name, "--"]);
+        example.args(["replay", &format!("scenarios/{name}.yaml"), "--quiet", "--output-dir"]);
+        let output = run_in_repository(example.arg(folder.path()));
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let report = std::fs::read_to_string(folder.path().join("report.json")).unwrap();
+        assert_outcome(name, &replay(&serde_json::from_str(&report).unwrap()));
+    }
 }
 
 #[test]
@@ -110,7 +108,8 @@ fn a_sampler_of_ones_own_finds_the_optimum_of_a_bundled_search() {
 #[test]
 fn without_it_the_known_routers_are_named() {
     for command in ["replay", "check"] {
-        let output = run_in_repository(Command::new(spica()).args([command, &scenario()]));
+        let scenario = "scenarios/custom_router.yaml";
+        let output = run_in_repository(Command::new(spica()).args([command, scenario]));
         let stderr = String::from_utf8(output.stderr).unwrap();
         assert_eq!((output.status.code(), output.stdout), (Some(2), Vec::new()), "{stderr}");
         for word in ["custom_router.yaml:", "deployment.router", "cached_if_calm", "kv_router", "round_robin"]

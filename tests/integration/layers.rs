@@ -17,7 +17,7 @@ const MODULES: &[(&str, &[&str])] = &[
     ("engine", &["simulation", "workload", "timing", "config", "report"]),
     ("serving", &["simulation", "workload", "model", "timing", "engine", "config", "report", "registry"]),
     ("sampling", &[]),
-    ("registry", &["serving", "sampling", "config"]),
+    ("registry", &["engine", "serving", "sampling", "config"]),
     (
         "search",
         &[

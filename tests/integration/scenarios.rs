@@ -10,7 +10,7 @@ use std::path::Path;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::bundled::{Bundled, FOR_THE_EXAMPLE, bundled_scenarios, names_in, repository, spica};
+use super::bundled::{Bundled, FOR_EXAMPLES, bundled_scenarios, names_in, repository, spica};
 
 #[test]
 fn every_scenario_gives_its_snapshot() {
@@ -33,7 +33,7 @@ fn every_snapshot_has_its_scenario() {
     let snapshots: BTreeSet<String> = names_in(&repository().join("snapshots"), "snap").into_iter().collect();
     let scenarios: BTreeSet<String> = names_in(&repository().join("scenarios"), "yaml").into_iter().collect();
     assert_eq!(snapshots, scenarios, "delete the snapshot of a scenario that is gone");
-    assert!(scenarios.contains(FOR_THE_EXAMPLE));
+    assert!(FOR_EXAMPLES.iter().all(|name| scenarios.contains(*name)));
 }
 
 #[test]

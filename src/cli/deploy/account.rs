@@ -14,7 +14,8 @@ pub(super) struct Account {
 }
 
 /// What is simulated only: no flag exists, or the engine does it by itself.
-const SIMULATED: [(&str, &str); 9] = [
+const SIMULATED: [(&str, &str); 10] = [
+    ("scheduler", "an engine of the simulation: the backend is started with its own scheduler"),
     ("speedup_ratio", "scales simulated time; 1 means as measured"),
     ("decode_speedup_ratio", "scales simulated time; 1 means as measured"),
     ("preemption_mode", "the engine decides by itself who gives way"),
@@ -129,7 +130,7 @@ mod tests {
 
     use super::super::flags::check;
     use super::*;
-    use crate::config::scenario::{Backend, EngineOptions, Pool};
+    use crate::config::scenario::{Backend, EngineOptions, PolicyConfig, Pool};
 
     const BACKENDS: [(Backend, &str); 3] =
         [(Backend::Vllm, "vllm"), (Backend::Sglang, "sglang"), (Backend::Trtllm, "trtllm")];
@@ -137,6 +138,7 @@ mod tests {
 
     fn pool(backend: Backend) -> Value {
         let engine = EngineOptions {
+            scheduler: Some(Box::new(PolicyConfig::named("mine"))),
             max_model_len: Some(4096),
             aic_nextn: Some(2),
             aic_nextn_accept_rates: Some(vec![0.8, 0.6]),
@@ -172,10 +174,11 @@ mod tests {
             let own = |field: &str| field != "backend" && (field != "sglang" || name == "sglang");
             for (field, value) in engine.iter().filter(|(field, _)| own(field)) {
                 let leaves: Vec<(Option<&str>, &Value)> = match value.as_object() {
-                    Some(fields) => {
+                    // The fields of a policy are its own.
+                    Some(fields) if field != "scheduler" => {
                         fields.iter().map(|(inner, value)| (Some(inner.as_str()), value)).collect()
                     }
-                    None => vec![(None, value)],
+                    _ => vec![(None, value)],
                 };
                 for (inner, value) in leaves.into_iter().filter(|(_, value)| !value.is_null()) {
                     let changed = match value {

@@ -33,13 +33,13 @@ use self::pass::Pass;
 use super::backlog::Backlog;
 use super::kv::{Foresight, KvCache, Match};
 use super::metrics::{Accepted, PassMetrics, Tally};
-use super::progress::PassKind;
+use super::passes::{PassKind, Passes};
 use super::sequence::Sequence;
 use super::speculation::Speculation;
 use super::waiting::WaitingQueue;
-use super::{Cadence, Engine, EngineError, Inputs, Reservation, Signals, TokenStamps};
+use super::{Cadence, Engine, EngineError, HandOff, Inputs, Reservation, Signals, TokenStamps};
 use crate::config::scenario::{EngineOptions, PreemptionMode};
-use crate::report::record::{Counters, PassTimeline, Role};
+use crate::report::record::{Counters, Role};
 use crate::simulation::SimTime;
 use crate::timing::Chunk;
 use crate::workload::prefix::PathStep;
@@ -120,7 +120,7 @@ pub struct PagedEngine<R> {
     pass: Pass,
     /// What the pass in progress, or the first of a run, reports; kept while somebody watches.
     metrics: Option<PassMetrics>,
-    timeline: PassTimeline,
+    passes: Passes,
     /// Counters that run ahead with the pass under way.
     running_counters: Counters,
     /// Counters of what is over.
@@ -158,7 +158,7 @@ impl<R: Rules> PagedEngine<R> {
             reserved: FxHashMap::default(),
             pass: Pass::default(),
             metrics: None,
-            timeline: PassTimeline::default(),
+            passes: Passes::default(),
             running_counters: Counters::default(),
             counters: Counters::default(),
             path: Vec::new(),
@@ -205,10 +205,6 @@ impl<R: Rules> Engine for PagedEngine<R> {
         !self.head_blocked && self.running.len() < self.limits.max_num_seqs
     }
 
-    fn cut(&mut self, now: SimTime, started: bool) -> Option<SimTime> {
-        self.pass.kind.cut(now, started, &mut self.timeline)
-    }
-
     fn start_pass(
         &mut self,
         now: SimTime,
@@ -226,19 +222,20 @@ impl<R: Rules> Engine for PagedEngine<R> {
         self.evaluate(now, cadence, signals)
     }
 
-    fn pass_ends(&self) -> &[SimTime] {
-        self.pass.kind.ends(&self.timeline)
+    fn passes(&self) -> &Passes {
+        &self.passes
     }
 
-    fn set_pass_ends(&mut self, ends: &[SimTime]) {
-        self.pass.kind.set_ends(ends, &mut self.timeline);
+    fn passes_mut(&mut self) -> &mut Passes {
+        &mut self.passes
     }
 
     fn complete_pass(&mut self, signals: &mut Signals) {
+        let over = self.passes.complete();
         match std::mem::take(&mut self.pass.kind) {
             PassKind::None => {}
-            PassKind::Evaluated { .. } => self.complete_evaluated(signals),
-            PassKind::Run { first } => self.complete_run(first, signals),
+            PassKind::Evaluated => self.complete_evaluated(signals),
+            PassKind::Run => self.complete_run(over, signals),
         }
         self.kv.drain_changes(|segment, blocks| signals.kv_changes.push((segment, blocks)));
         self.settle_counters();
@@ -253,7 +250,7 @@ impl<R: Rules> Engine for PagedEngine<R> {
     }
 
     fn pass_chunks(&self, chunks: &mut Vec<(RequestId, Chunk)>) {
-        if matches!(self.pass.kind, PassKind::Evaluated { .. }) {
+        if self.pass.kind == PassKind::Evaluated {
             chunks.extend(self.pass.chunks_of_requests());
         }
     }
@@ -270,6 +267,47 @@ impl<R: Rules> Engine for PagedEngine<R> {
         !self.has_work() && self.detached() == 0 && self.asking.is_empty()
     }
 
+    fn hand_off(&mut self) -> Option<&mut dyn HandOff> {
+        Some(self)
+    }
+
+    fn unfinished(&self) -> Vec<(RequestId, TokenStamps)> {
+        let outside = self.pass.rejected.iter().chain(self.reserved.values());
+        let sequences = self.running.iter().chain(&self.waiting).chain(outside);
+        let mut unfinished: Vec<_> =
+            sequences.map(|sequence| (sequence.request, sequence.stamps(&self.passes.timeline))).collect();
+        unfinished.extend(self.asking.iter().map(|&request| (request, TokenStamps::default())));
+        unfinished.sort_unstable_by_key(|&(request, _)| request);
+        unfinished
+    }
+
+    fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    fn blocks_held(&self) -> u32 {
+        self.kv.referenced()
+    }
+
+    fn oldest_token_pass(&self) -> Option<u32> {
+        self.running.iter().chain(&self.waiting).filter_map(Sequence::first_token_pass).min()
+    }
+
+    fn waiting_for(&self) -> Option<String> {
+        let backlog = Backlog {
+            running: self.running.len(),
+            waiting: self.waiting.len(),
+            asking: self.asking.len(),
+            detached: self.detached(),
+            head: self.waiting.front().map(|head| (head.request, head.known())),
+            available_blocks: self.kv.available(),
+            blocks: self.kv.capacity(),
+        };
+        backlog.describe()
+    }
+}
+
+impl<R: Rules> HandOff for PagedEngine<R> {
     fn release_source(&mut self, request: RequestId) {
         self.let_source_go(request);
     }
@@ -288,52 +326,5 @@ impl<R: Rules> Engine for PagedEngine<R> {
 
     fn activate(&mut self, request: RequestId) {
         self.activate_reserved(request);
-    }
-
-    fn stop(&mut self, limit: SimTime) {
-        let kind = std::mem::take(&mut self.pass.kind);
-        if let Some(first) = kind.stop(limit, &mut self.timeline) {
-            self.complete_run(first, &mut Signals::default());
-            self.settle_counters();
-        }
-    }
-
-    fn unfinished(&self) -> Vec<(RequestId, TokenStamps)> {
-        let outside = self.pass.rejected.iter().chain(self.reserved.values());
-        let sequences = self.running.iter().chain(&self.waiting).chain(outside);
-        let mut unfinished: Vec<_> =
-            sequences.map(|sequence| (sequence.request, sequence.stamps(&self.timeline))).collect();
-        unfinished.extend(self.asking.iter().map(|&request| (request, TokenStamps::default())));
-        unfinished.sort_unstable_by_key(|&(request, _)| request);
-        unfinished
-    }
-
-    fn counters(&self) -> Counters {
-        self.counters
-    }
-
-    fn blocks_held(&self) -> u32 {
-        self.kv.referenced()
-    }
-
-    fn timeline(&mut self) -> &mut PassTimeline {
-        &mut self.timeline
-    }
-
-    fn oldest_token_pass(&self) -> Option<u32> {
-        self.running.iter().chain(&self.waiting).filter_map(Sequence::first_token_pass).min()
-    }
-
-    fn waiting_for(&self) -> Option<String> {
-        let backlog = Backlog {
-            running: self.running.len(),
-            waiting: self.waiting.len(),
-            asking: self.asking.len(),
-            detached: self.detached(),
-            head: self.waiting.front().map(|head| (head.request, head.known())),
-            available_blocks: self.kv.available(),
-            blocks: self.kv.capacity(),
-        };
-        backlog.describe()
     }
 }

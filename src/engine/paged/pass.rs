@@ -1,12 +1,11 @@
 //! Passes in which anything may happen, request by request.
 
-use super::{Cadence, EngineError, PagedEngine, Rules, Signals};
+use super::{Cadence, EngineError, PagedEngine, PassKind, Rules, Signals};
 use crate::config::scenario::PreemptionMode;
 use crate::engine::kv::{Generated, Match};
 use crate::engine::metrics::PassMetrics;
-use crate::engine::progress::PassKind;
 use crate::engine::sequence::Sequence;
-use crate::engine::{Admission, Output};
+use crate::engine::{Admission, Output, Passes};
 use crate::report::record::Role;
 use crate::simulation::{SimDuration, SimTime};
 use crate::timing::{Chunk, DecodeBatch};
@@ -68,7 +67,6 @@ impl<R: Rules> PagedEngine<R> {
         cadence: Cadence,
         signals: &mut Signals,
     ) -> Result<Option<SimTime>, EngineError> {
-        let first = self.timeline.passes();
         self.pass.rejected.clear();
         self.compose(cadence, signals);
         // Where everybody gave way nothing is scheduled: a pass of no length.
@@ -78,12 +76,13 @@ impl<R: Rules> PagedEngine<R> {
             }
             return Err(EngineError::Stuck(self.describe()));
         }
-        self.pass.kind = PassKind::Evaluated { first };
+        self.pass.kind = PassKind::Evaluated;
+        self.passes.begin();
         if self.pass.work.is_empty() {
             return Ok(Some(now));
         }
         let end = now + self.price()?;
-        self.timeline.ends.push(end);
+        self.passes.timeline.ends.push(end);
         Ok(Some(end))
     }
 
@@ -417,7 +416,7 @@ impl<R: Rules> PagedEngine<R> {
     }
 
     pub(super) fn complete_evaluated(&mut self, signals: &mut Signals) {
-        let timeline = &self.timeline;
+        let timeline = &self.passes.timeline;
         let rejection = |sequence: Sequence| Output::Rejected(sequence.request, sequence.stamps(timeline));
         signals.outputs.extend(self.pass.rejected.drain(..).map(rejection));
         if self.pass.work.is_empty() {
@@ -429,7 +428,7 @@ impl<R: Rules> PagedEngine<R> {
             self.detach_computed(signals);
             return;
         }
-        let pass = self.timeline.passes() - 1;
+        let pass = self.passes.timeline.passes() - 1;
         for sequence in &mut self.running {
             if !sequence.is_ready() || sequence.generated == sequence.wanted {
                 continue;
@@ -452,7 +451,7 @@ impl<R: Rules> PagedEngine<R> {
     /// Reports first tokens and ends after `pass`, request by request in the order of the batch, and lets everybody go who
     /// is done.
     pub(super) fn report(&mut self, pass: u32, signals: &mut Signals) {
-        let Self { running, kv, timeline, limits, head_blocked, .. } = self;
+        let Self { running, kv, passes: Passes { timeline, .. }, limits, head_blocked, .. } = self;
         running.retain_mut(|sequence| {
             if sequence.has_first_token_at(pass) {
                 signals.outputs.push(Output::FirstToken(sequence.request));

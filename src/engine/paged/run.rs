@@ -3,13 +3,16 @@
 //! A run reaches no further than the first pass that ends a request, lacks a block, or (where a router listens) gives up
 //! a block that others could have found: within it, only counters move.
 
-use super::{Cadence, EngineError, PagedEngine, Rules, Signals};
+use std::ops::Range;
+
+use super::{Cadence, EngineError, PagedEngine, PassKind, Rules, Signals};
 use crate::engine::metrics::PassMetrics;
-use crate::engine::progress::{LOOKAHEAD, PassKind};
 use crate::engine::sequence::Sequence;
 use crate::report::record::Role;
 use crate::simulation::SimTime;
 use crate::timing::DecodeBatch;
+
+const LOOKAHEAD: u32 = crate::engine::Passes::LOOKAHEAD;
 
 impl<R: Rules> PagedEngine<R> {
     /// Whether the next pass can only be a decode step of everybody running.
@@ -53,15 +56,16 @@ impl<R: Rules> PagedEngine<R> {
             Cadence::Open => Some(0),
             Cadence::Deferred { passes } => Some(passes),
         };
-        self.pass.kind = PassKind::Run { first: self.timeline.passes() };
+        self.pass.kind = PassKind::Run;
+        self.passes.begin();
         if self.metrics.is_some() {
             let mut metrics = PassMetrics::default();
             self.running.iter().for_each(|sequence| metrics.decode.add(sequence.known()));
             self.count_queue(&mut metrics);
             self.metrics = Some(metrics);
         }
-        self.inputs.pricer.decode_run(now, batch, passes, &mut self.timeline.ends)?;
-        Ok(self.timeline.ends.last().copied())
+        self.inputs.pricer.decode_run(now, batch, passes, &mut self.passes.timeline.ends)?;
+        Ok(self.passes.timeline.ends.last().copied())
     }
 
     /// How many passes the group's cadence treats like the next one.
@@ -98,8 +102,8 @@ impl<R: Rules> PagedEngine<R> {
         fits
     }
 
-    pub(super) fn complete_run(&mut self, first: u32, signals: &mut Signals) {
-        let passes = self.timeline.passes() - first;
+    pub(super) fn complete_run(&mut self, over: Range<u32>, signals: &mut Signals) {
+        let passes = over.end - over.start;
         if self.passes_to_open.is_some_and(|before| before < passes) {
             let most = self.limits.max_num_seqs.min(self.limits.max_num_batched_tokens as usize);
             self.was_bound = self.head_blocked && self.running.len() < most;
@@ -109,8 +113,8 @@ impl<R: Rules> PagedEngine<R> {
             sequence.computed += passes;
             let grown = self.kv.grow(&mut sequence.hold, sequence.computed);
             assert!(grown, "a run is planned within the blocks at hand");
-            sequence.emit(first, passes);
+            sequence.emit(over.start, passes);
         }
-        self.report(first + passes - 1, signals);
+        self.report(over.end - 1, signals);
     }
 }

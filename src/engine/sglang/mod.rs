@@ -38,11 +38,11 @@ use self::pass::Pass;
 use self::radix::{Hold, RadixCache};
 use self::token_ratio::TokenRatio;
 use super::backlog::Backlog;
-use super::metrics::{Accepted, PassMetrics, Tally};
-use super::progress::PassKind;
-use super::{Cadence, Engine, EngineError, Inputs, Reservation, Signals, TokenStamps, sequence};
+use super::metrics::{PassMetrics, Tally};
+use super::passes::{PassKind, Passes};
+use super::{Cadence, Engine, EngineError, HandOff, Inputs, Reservation, Signals, TokenStamps, sequence};
 use crate::config::scenario::{EngineOptions, SglangSchedulePolicy};
-use crate::report::record::{Counters, PassTimeline, Role};
+use crate::report::record::{Counters, Role};
 use crate::simulation::SimTime;
 use crate::timing::Chunk;
 use crate::workload::RequestId;
@@ -119,7 +119,7 @@ pub struct SglangEngine {
     pass: Pass,
     /// What the pass in progress, or the first of a run, reports; kept while somebody watches.
     metrics: Option<PassMetrics>,
-    timeline: PassTimeline,
+    passes: Passes,
     /// The counters with those of a pass that is not over.
     running_counters: Counters,
     /// The counters of passes that are over.
@@ -150,7 +150,7 @@ impl SglangEngine {
             reserved: FxHashMap::default(),
             pass: Pass::default(),
             metrics: None,
-            timeline: PassTimeline::default(),
+            passes: Passes::default(),
             running_counters: Counters::default(),
             counters: Counters::default(),
             path: Vec::new(),
@@ -233,10 +233,6 @@ impl Engine for SglangEngine {
         may_be_first && self.running.len() < self.limits.max_num_seqs
     }
 
-    fn cut(&mut self, now: SimTime, started: bool) -> Option<SimTime> {
-        self.pass.kind.cut(now, started, &mut self.timeline)
-    }
-
     fn start_pass(
         &mut self,
         now: SimTime,
@@ -246,20 +242,21 @@ impl Engine for SglangEngine {
         if self.has_work() { self.start(now, signals) } else { Ok(None) }
     }
 
-    fn pass_ends(&self) -> &[SimTime] {
-        self.pass.kind.ends(&self.timeline)
+    fn passes(&self) -> &Passes {
+        &self.passes
     }
 
-    fn set_pass_ends(&mut self, ends: &[SimTime]) {
-        self.pass.kind.set_ends(ends, &mut self.timeline);
+    fn passes_mut(&mut self) -> &mut Passes {
+        &mut self.passes
     }
 
     fn complete_pass(&mut self, signals: &mut Signals) {
         self.report_rejections(signals);
+        let over = self.passes.complete();
         match std::mem::take(&mut self.pass.kind) {
             PassKind::None => {}
-            PassKind::Evaluated { .. } => self.complete_prefill(signals),
-            PassKind::Run { first } => self.complete_run(first, signals),
+            PassKind::Evaluated => self.complete_prefill(signals),
+            PassKind::Run => self.complete_run(over, signals),
         }
         self.cache.drain_changes(|segment, pages| signals.kv_changes.push((segment, pages)));
         self.settle_counters();
@@ -274,13 +271,9 @@ impl Engine for SglangEngine {
     }
 
     fn pass_chunks(&self, chunks: &mut Vec<(RequestId, Chunk)>) {
-        if matches!(self.pass.kind, PassKind::Evaluated { .. }) {
+        if self.pass.kind == PassKind::Evaluated {
             chunks.extend(self.pass.chunks_of_requests());
         }
-    }
-
-    fn take_accepted(&mut self) -> Accepted {
-        Accepted::default()
     }
 
     fn has_work(&self) -> bool {
@@ -291,38 +284,15 @@ impl Engine for SglangEngine {
         !self.has_work() && self.detached() == 0 && self.asking.is_empty()
     }
 
-    fn release_source(&mut self, request: RequestId) {
-        self.let_go(request);
-    }
-
-    fn ask_for_reservation(&mut self, request: RequestId) {
-        self.asking.push_back(request);
-    }
-
-    fn grant_reservations(&mut self, granted: &mut Vec<Reservation>) {
-        while let Some(reservation) = self.grant_next() {
-            granted.push(reservation);
-        }
-        self.settle_counters();
-    }
-
-    fn activate(&mut self, request: RequestId) {
-        self.activate_reserved(request);
-    }
-
-    fn stop(&mut self, limit: SimTime) {
-        let kind = std::mem::take(&mut self.pass.kind);
-        if let Some(first) = kind.stop(limit, &mut self.timeline) {
-            self.complete_run(first, &mut Signals::default());
-            self.settle_counters();
-        }
+    fn hand_off(&mut self) -> Option<&mut dyn HandOff> {
+        Some(self)
     }
 
     fn unfinished(&self) -> Vec<(RequestId, TokenStamps)> {
         let in_passes = self.running.iter().chain(&self.pass.batch).chain(&self.pass.rejected);
         let sequences = in_passes.chain(&self.waiting).chain(self.reserved.values());
         let mut unfinished: Vec<_> =
-            sequences.map(|sequence| (sequence.request, sequence.stamps(&self.timeline))).collect();
+            sequences.map(|sequence| (sequence.request, sequence.stamps(&self.passes.timeline))).collect();
         unfinished.extend(self.asking.iter().map(|&request| (request, TokenStamps::default())));
         unfinished.sort_unstable_by_key(|&(request, _)| request);
         unfinished
@@ -334,10 +304,6 @@ impl Engine for SglangEngine {
 
     fn blocks_held(&self) -> u32 {
         self.cache.referenced()
-    }
-
-    fn timeline(&mut self) -> &mut PassTimeline {
-        &mut self.timeline
     }
 
     fn oldest_token_pass(&self) -> Option<u32> {
@@ -355,5 +321,26 @@ impl Engine for SglangEngine {
             blocks: self.cache.capacity(),
         };
         backlog.describe()
+    }
+}
+
+impl HandOff for SglangEngine {
+    fn release_source(&mut self, request: RequestId) {
+        self.let_go(request);
+    }
+
+    fn ask_for_reservation(&mut self, request: RequestId) {
+        self.asking.push_back(request);
+    }
+
+    fn grant_reservations(&mut self, granted: &mut Vec<Reservation>) {
+        while let Some(reservation) = self.grant_next() {
+            granted.push(reservation);
+        }
+        self.settle_counters();
+    }
+
+    fn activate(&mut self, request: RequestId) {
+        self.activate_reserved(request);
     }
 }

@@ -1,8 +1,7 @@
 //! Composing a pass, and what comes out of one that computed prompts.
 
 use super::admission::Blocked;
-use super::{EngineError, Sequence, SglangEngine, Signals};
-use crate::engine::progress::PassKind;
+use super::{EngineError, PassKind, Sequence, SglangEngine, Signals};
 use crate::engine::{Engine, Output};
 use crate::report::record::Role;
 use crate::simulation::SimTime;
@@ -64,11 +63,11 @@ impl SglangEngine {
         if self.metrics.is_some() {
             self.metrics = Some(self.measure());
         }
-        let first = self.timeline.passes();
         if !self.pass.batch.is_empty() {
             let end = now + self.inputs.pricer.pass(&self.pass.chunks, self.first_token_decodes())?;
-            self.timeline.ends.push(end);
-            self.pass.kind = PassKind::Evaluated { first };
+            self.pass.kind = PassKind::Evaluated;
+            self.passes.begin();
+            self.passes.timeline.ends.push(end);
             self.insert_computed();
             return Ok(Some(end));
         }
@@ -78,7 +77,8 @@ impl SglangEngine {
         // Between two passes whoever asks for the pages of those who had to go is given them.
         let leaves_pages = self.pass.has_retracted && !self.asking.is_empty();
         if leaves_pages || !self.pass.rejected.is_empty() {
-            self.pass.kind = PassKind::Evaluated { first };
+            self.pass.kind = PassKind::Evaluated;
+            self.passes.begin();
             return Ok(Some(now));
         }
         if self.detached() > 0 || !self.asking.is_empty() {
@@ -183,7 +183,7 @@ impl SglangEngine {
     }
 
     pub(super) fn report_rejections(&mut self, signals: &mut Signals) {
-        let timeline = &self.timeline;
+        let timeline = &self.passes.timeline;
         let rejection = |sequence: Sequence| Output::Rejected(sequence.request, sequence.stamps(timeline));
         signals.outputs.extend(self.pass.rejected.drain(..).map(rejection));
     }
@@ -196,7 +196,7 @@ impl SglangEngine {
         self.running_counters.passes += 1;
         self.running_counters.committed_prefill_tokens += self.pass.new_tokens();
         self.decodes_since_prefill = 0;
-        let pass = self.timeline.passes() - 1;
+        let pass = self.passes.timeline.passes() - 1;
         let mut batch = std::mem::take(&mut self.pass.batch);
         for mut sequence in batch.drain(..) {
             if !sequence.is_ready() {
@@ -225,8 +225,8 @@ impl SglangEngine {
         if ended {
             let known = sequence.known();
             self.release(sequence, known);
-            sequence.tally_gaps(&mut self.timeline);
-            signals.outputs.push(Output::Completed(sequence.request, sequence.stamps(&self.timeline)));
+            sequence.tally_gaps(&mut self.passes.timeline);
+            signals.outputs.push(Output::Completed(sequence.request, sequence.stamps(&self.passes.timeline)));
         }
         ended
     }

@@ -3,11 +3,14 @@
 //! A run ends with the first pass that ends a request, sends a first token, or evicts what somebody outside would miss; and before
 //! the first that lacks memory or in which the first in line might enter. Within it, only counters move.
 
-use super::{EngineError, SglangEngine, Signals};
-use crate::engine::progress::{LOOKAHEAD, PassKind};
+use std::ops::Range;
+
+use super::{EngineError, PassKind, SglangEngine, Signals};
 use crate::report::record::Role;
 use crate::simulation::{SimDuration, SimTime};
 use crate::timing::DecodeBatch;
+
+const LOOKAHEAD: u32 = crate::engine::Passes::LOOKAHEAD;
 
 /// What changes in each of the coming decode passes.
 #[derive(Debug)]
@@ -45,14 +48,15 @@ impl SglangEngine {
                 forecast.add(room, remaining.saturating_sub(self.limits.most_promised));
             }
         }
-        self.pass.kind = PassKind::Run { first: self.timeline.passes() };
+        self.pass.kind = PassKind::Run;
+        self.passes.begin();
         if batch.requests == 0 {
-            self.timeline.ends.push(now + SimDuration::ZERO);
+            self.passes.timeline.ends.push(now + SimDuration::ZERO);
         } else {
             let passes = self.passes_alike(most, &mut forecast);
-            self.inputs.pricer.decode_run(now, batch, passes, &mut self.timeline.ends)?;
+            self.inputs.pricer.decode_run(now, batch, passes, &mut self.passes.timeline.ends)?;
         }
-        Ok(self.timeline.ends.last().copied())
+        Ok(self.passes.timeline.ends.last().copied())
     }
 
     /// How many decode passes, at most `most`, can be planned without looking at anybody in between.
@@ -110,9 +114,9 @@ impl SglangEngine {
         self.role == Role::Decode || self.may_prefill_after(decodes)
     }
 
-    /// Makes a run of decode passes visible that began with `first`.
-    pub(super) fn complete_run(&mut self, first: u32, signals: &mut Signals) {
-        let passes = self.timeline.passes() - first;
+    /// Makes the decode passes with these numbers visible.
+    pub(super) fn complete_run(&mut self, over: Range<u32>, signals: &mut Signals) {
+        let passes = over.end - over.start;
         self.running_counters.passes += u64::from(passes);
         self.decodes_since_prefill = self.decodes_since_prefill.saturating_add(passes);
         for _ in u32::from(self.pass.has_retracted)..passes {
@@ -124,11 +128,11 @@ impl SglangEngine {
                 let pages = (sequence.known() + passes).div_ceil(self.page_size);
                 let grown = self.cache.grow(&mut sequence.hold, pages);
                 assert!(grown, "a run is planned within the pages at hand");
-                sequence.emit(first, passes);
+                sequence.emit(over.start, passes);
             }
         }
         let mut running = std::mem::take(&mut self.running);
-        running.retain_mut(|sequence| !self.report(sequence, first + passes - 1, signals));
+        running.retain_mut(|sequence| !self.report(sequence, over.end - 1, signals));
         self.running = running;
     }
 }

@@ -63,7 +63,11 @@ fn lead(scenario: &Value) -> String {
     let pools: Vec<String> = ["agg", "prefill", "decode"]
         .into_iter()
         .filter(|pool| deployment[pool].is_object())
-        .map(|pool| format!("{} {pool} workers", shown(&deployment[pool]["workers"])))
+        .map(|pool| {
+            let scheduler = deployment[pool]["engine"]["scheduler"]["policy"].as_str();
+            let scheduler = scheduler.map_or_else(String::new, |name| format!(" scheduled by {name}"));
+            format!("{} {pool} workers{scheduler}", shown(&deployment[pool]["workers"]))
+        })
         .collect();
     format!("{}, router {}", pools.join(" and "), shown(&deployment["router"]["policy"]))
 }

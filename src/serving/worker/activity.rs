@@ -11,7 +11,7 @@ impl Worker {
         let (role, start) = (self.role, self.started);
         let mut chunks = Vec::new();
         for (index, engine) in self.ranks.iter().enumerate() {
-            let Some(&end) = engine.pass_ends().last() else { continue };
+            let Some(&end) = engine.passes().in_progress().last() else { continue };
             let rank = self.id(index).0;
             let metrics = engine.pass_metrics(0);
             ctx.record().passes_of(PassSpan {
@@ -19,7 +19,7 @@ impl Worker {
                 rank,
                 start,
                 end,
-                passes: engine.pass_ends().len() as u32,
+                passes: engine.passes().in_progress().len() as u32,
                 prefill_requests: metrics.prefill.requests,
                 prefill_tokens: metrics.prefill_tokens,
                 decode_requests: metrics.decode.requests,

@@ -20,7 +20,7 @@ use rustc_hash::FxHashMap;
 
 use super::Worker;
 use crate::config::scenario::{Backend, EngineOptions, KvTransfer, KvTransferTiming, Pool, Scenario};
-use crate::engine::{Reservation, TokenStamps};
+use crate::engine::{HandOff, Reservation, TokenStamps};
 use crate::report::record::Role;
 use crate::serving::message::{
     LinkMessage, Parcel, RouterMessage, Serving, TransferOrder, WorkerId, WorkerMessage,
@@ -141,6 +141,21 @@ impl Worker {
             .is_some_and(|handoff| !handoff.arrived.is_empty() || !handoff.to_release.is_empty())
     }
 
+    /// Calls on what the engine of a rank does beside its passes.
+    fn hand_off(
+        &mut self,
+        rank: WorkerId,
+        ctx: &mut Context<'_, Serving>,
+        call: impl FnOnce(&mut dyn HandOff),
+    ) {
+        match self.engine(rank).hand_off() {
+            Some(engine) => call(engine),
+            None => ctx.fail(
+                "the engine of this pool hands no prompts over, although it says that it serves such pools",
+            ),
+        }
+    }
+
     /// Prefill: a prompt is computed; the decode router takes over, after everything else that ends at this instant.
     pub(super) fn pass_on(&mut self, rank: WorkerId, request: RequestId, ctx: &mut Context<'_, Serving>) {
         self.tell_router(RouterMessage::FirstToken(rank, request), ctx);
@@ -162,7 +177,7 @@ impl Worker {
         request: RequestId,
         ctx: &mut Context<'_, Serving>,
     ) {
-        self.engine(rank).ask_for_reservation(request);
+        self.hand_off(rank, ctx, |engine| engine.ask_for_reservation(request));
         if self.busy {
             self.cut(ctx);
         } else {
@@ -188,7 +203,7 @@ impl Worker {
     fn activate(&mut self, rank: WorkerId, request: RequestId, ctx: &mut Context<'_, Serving>) {
         let now = ctx.now();
         ctx.record().handed_off(request, HandoffStep::DestinationActivated, now);
-        self.engine(rank).activate(request);
+        self.hand_off(rank, ctx, |engine| engine.activate(request));
     }
 
     /// Prefill: a request can never run here; blocks that were set aside for it beforehand are not needed.
@@ -221,7 +236,7 @@ impl Worker {
         if self.role == Role::Prefill {
             ctx.record().handed_off(request, HandoffStep::SourceReleased, now);
         }
-        self.engine(rank).release_source(request);
+        self.hand_off(rank, ctx, |engine| engine.release_source(request));
         self.tell_router(RouterMessage::Ended(rank, request), ctx);
     }
 
@@ -244,7 +259,7 @@ impl Worker {
             let id = self.id(rank);
             let Some(handoff) = &mut self.handoff else { return };
             let mut granted = std::mem::take(&mut handoff.granted);
-            self.ranks[rank].grant_reservations(&mut granted);
+            self.hand_off(id, ctx, |engine| engine.grant_reservations(&mut granted));
             for &reservation in &granted {
                 match reservation {
                     Reservation::Granted { request, new_blocks } => {

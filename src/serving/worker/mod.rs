@@ -137,10 +137,13 @@ impl Worker {
         for rank in &mut self.ranks {
             self.signals.clear();
             let rank_end = rank.start_pass(now, cadence, &mut self.signals)?;
+            if let Some(end) = rank_end.filter(|&end| end < now) {
+                return Err(EngineError::Broken(format!("a pass that starts now ends at {end}")));
+            }
             end = end.max(rank_end);
             if rank_end.is_some() {
                 // A pass that schedules nothing is one pass too.
-                passes = passes.min(rank.pass_ends().len().max(1));
+                passes = passes.min(rank.passes().in_progress().len().max(1));
             }
             for admission in &self.signals.admitted {
                 ctx.record().admitted(admission.request, admission.reused_tokens, now);
@@ -161,7 +164,8 @@ impl Worker {
 
     /// Lets the ranks wait for each other for `passes` passes, pass by pass; returns the common end.
     fn align_ranks(&mut self, now: SimTime, passes: usize) -> Option<SimTime> {
-        let passing = || self.ranks.iter().map(|rank| rank.pass_ends()).filter(|ends| !ends.is_empty());
+        let passing =
+            || self.ranks.iter().map(|rank| rank.passes().in_progress()).filter(|ends| !ends.is_empty());
         passing().next()?;
         self.group_ends.clear();
         let mut group_end = now;
@@ -171,14 +175,14 @@ impl Worker {
             self.group_ends.push(group_end);
         }
         for rank in &mut self.ranks {
-            rank.set_pass_ends(&self.group_ends);
+            rank.passes_mut().set_ends(&self.group_ends);
         }
         Some(group_end)
     }
 
     fn complete_pass(&mut self, ctx: &mut Context<'_, Serving>) {
         self.busy = false;
-        let passes = self.ranks.iter().map(|rank| rank.pass_ends().len()).max().unwrap_or(0);
+        let passes = self.ranks.iter().map(|rank| rank.passes().in_progress().len()).max().unwrap_or(0);
         self.passes = self.passes.wrapping_add(passes as u32);
         if !ctx.record().passed(passes as u64) {
             ctx.fail("the run ends before its time");
@@ -206,12 +210,12 @@ impl Worker {
     /// Forgets the passes of a rank that nobody refers to, if it has made very many.
     fn fold_timeline(&mut self, rank: usize, ctx: &mut Context<'_, Serving>) {
         let rank = &mut self.ranks[rank];
-        let kept = rank.timeline().ends.len();
+        let kept = rank.passes().timeline.ends.len();
         if kept <= ctx.record().passes_kept() {
             return;
         }
         let oldest = rank.oldest_token_pass();
-        let timeline = rank.timeline();
+        let timeline = &mut rank.passes_mut().timeline;
         let oldest = oldest.unwrap_or(timeline.passes() - 1);
         // Moving the rest is worth it where that is the smaller part.
         if timeline.place(oldest) > kept / 2 {
@@ -312,7 +316,11 @@ impl Worker {
     /// Hands in what was recorded.
     fn close(&mut self, ctx: &mut Context<'_, Serving>) {
         for rank in &mut self.ranks {
-            rank.stop(ctx.now());
+            if rank.passes_mut().stop(ctx.now()) {
+                // Who listened has nothing more to do.
+                self.signals.clear();
+                rank.complete_pass(&mut self.signals);
+            }
             for (request, stamps) in rank.unfinished() {
                 ctx.record().unfinished(request, stamps);
             }
@@ -320,7 +328,7 @@ impl Worker {
             if rank.waiting_for().is_none() && held > 0 {
                 ctx.fail(format!("{held} KV blocks are still held although every request is gone"));
             }
-            let (timeline, counters) = (std::mem::take(rank.timeline()), rank.counters());
+            let (timeline, counters) = (std::mem::take(&mut rank.passes_mut().timeline), rank.counters());
             ctx.record().rank_finished(timeline, counters);
         }
     }
@@ -328,7 +336,7 @@ impl Worker {
     /// Ends a run of passes with the one in progress. One that ends at this instant is over already if its turn has passed.
     fn cut(&mut self, ctx: &mut Context<'_, Serving>) {
         let (now, started) = (ctx.now(), ctx.is_past(order::PASS_START));
-        let ends = self.ranks.iter_mut().filter_map(|rank| rank.cut(now, started));
+        let ends = self.ranks.iter_mut().filter_map(|rank| rank.passes_mut().cut(now, started));
         let Some(end) = ends.max() else { return };
         if end == now && ctx.is_past(order::PASS_COMPLETION) {
             ctx.cancel_wake();

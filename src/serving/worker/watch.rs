@@ -57,7 +57,7 @@ impl Watch {
     /// The passes in progress are over.
     pub(super) fn passes_end(&mut self, engines: &[Box<dyn Engine>]) {
         for (rank, engine) in self.ranks.iter_mut().zip(engines) {
-            rank.note(engine.as_ref(), engine.pass_ends().len(), self.started);
+            rank.note(engine.as_ref(), engine.passes().in_progress().len(), self.started);
         }
     }
 
@@ -71,7 +71,7 @@ impl Watch {
         let mut accepted = Accepted::default();
         let mut ranks = Vec::with_capacity(engines.len());
         for (rank, engine) in self.ranks.iter_mut().zip(engines) {
-            let over = engine.pass_ends().partition_point(|&end| end <= now);
+            let over = engine.passes().in_progress().partition_point(|&end| end <= now);
             rank.note(engine.as_ref(), over, self.started);
             ranks.push(rank.report(now));
             let of_rank = engine.take_accepted();
@@ -86,7 +86,7 @@ impl RankWatch {
     /// Keeps the last of the first `over` passes in progress.
     fn note(&mut self, engine: &dyn Engine, over: usize, started: SimTime) {
         let Some(pass) = over.checked_sub(1) else { return };
-        let ends = engine.pass_ends();
+        let ends = engine.passes().in_progress();
         let start = if pass == 0 { started } else { ends[pass - 1] };
         let mut metrics = engine.pass_metrics(pass);
         metrics.wall = ends[pass] - start;

@@ -3,7 +3,7 @@
 use super::super::SglangEngine;
 use super::{Asked, inputs, own_prompt};
 use crate::config::scenario::{Backend, EngineOptions};
-use crate::engine::{Cadence, Engine, Output, Reservation, Signals};
+use crate::engine::{Cadence, Engine, HandOff, Output, Reservation, Signals};
 use crate::report::record::Role;
 use crate::simulation::SimTime;
 use crate::workload::RequestId;

@@ -40,11 +40,11 @@ pub(super) fn replay(options: &EngineOptions, asked: &[Asked], publish: bool, in
         let end = engine.start_pass(now, Cadence::Free, &mut signals).unwrap();
         let mut end = end.expect("nothing is outside an aggregated engine");
         if !in_runs {
-            end = engine.cut(now, true).unwrap_or(end);
+            end = engine.passes_mut().cut(now, true).unwrap_or(end);
         }
         while next < arrivals.len() && arrivals[next] <= end {
             if engine.enqueue(RequestId(next as u32)) {
-                end = engine.cut(arrivals[next], false).unwrap_or(end);
+                end = engine.passes_mut().cut(arrivals[next], false).unwrap_or(end);
             }
             next += 1;
         }
@@ -57,7 +57,7 @@ pub(super) fn replay(options: &EngineOptions, asked: &[Asked], publish: bool, in
     assert_eq!(engine.blocks_held(), 0);
     assert_eq!(engine.waiting_for(), None);
     heard.counters = engine.counters();
-    heard.timeline = std::mem::take(engine.timeline());
+    heard.timeline = std::mem::take(&mut engine.passes_mut().timeline);
     heard.timeline.loose_gaps.sort_unstable();
     heard
 }

@@ -3,14 +3,19 @@
 //! Explicit, without link-time magic: a researcher's own binary starts from [`Registry::builtin`], adds its policies and
 //! hands the registry to [`crate::cli::run`].
 
+mod making;
+
 use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
+pub use self::making::PolicyError;
+use self::making::{Factory, make, refuse};
 use crate::config::presets::{SCALING_POLICIES, ScalingSettings};
 use crate::config::scenario::{BUILTIN_PLANNER, DeploymentMode, PolicyConfig};
+use crate::engine::{EnginePool, NewEngine};
 use crate::sampling::{BUILTIN_SAMPLERS, NewSampler};
 use crate::serving::planner::PlanningPolicy;
 use crate::serving::planner::builtin::BuiltinPlanner;
@@ -31,8 +36,6 @@ use crate::serving::router::random::Random;
 use crate::serving::router::round_robin::RoundRobin;
 use crate::serving::router::session_affinity::SessionAffinity;
 
-type Factory<T> = fn(Map<String, Value>) -> Result<Box<T>, serde_json::Error>;
-
 /// Names of policies with what makes them from their configuration.
 #[derive(Clone)]
 pub struct Registry {
@@ -40,6 +43,7 @@ pub struct Registry {
     predictors: BTreeMap<&'static str, Factory<dyn LoadPredictor>>,
     planners: BTreeMap<&'static str, Factory<dyn PlanningPolicy>>,
     samplers: BTreeMap<&'static str, Factory<dyn NewSampler>>,
+    engines: BTreeMap<&'static str, Factory<dyn NewEngine>>,
 }
 
 impl Registry {
@@ -69,7 +73,29 @@ impl Registry {
             predictors: BTreeMap::new(),
             planners: BTreeMap::new(),
             samplers: BTreeMap::new(),
+            engines: BTreeMap::new(),
         }
+    }
+
+    /// Adds an engine, for `scheduler` in a pool's `engine:`. Its fields are its configuration.
+    ///
+    /// # Panics
+    /// If the name is taken.
+    #[must_use]
+    pub fn with_engine<E: NewEngine + DeserializeOwned + 'static>(mut self, name: &'static str) -> Self {
+        let factory: Factory<dyn NewEngine> =
+            |fields| serde_json::from_value::<E>(Value::Object(fields)).map(|engine| Box::new(engine) as _);
+        assert!(self.engines.insert(name, factory).is_none(), "there is an engine named {name} already");
+        self
+    }
+
+    /// What makes the engines of a pool, if it names a scheduler; otherwise the backend's own is meant. The error lists every problem
+    /// found, with where it was written.
+    pub fn engine(&self, pool: &EnginePool<'_>) -> Result<Option<Box<dyn NewEngine>>, PolicyError> {
+        let Some(config) = pool.options.scheduler.as_deref() else { return Ok(None) };
+        let engine = make(&self.engines, "scheduler", config, [])?;
+        let problems = engine_problems(&*engine, config, pool);
+        if problems.is_empty() { Ok(Some(engine)) } else { Err(refuse(config, problems)) }
     }
 
     /// Adds a sampler, for `sweep.sampler`. Its fields are its configuration.
@@ -233,52 +259,15 @@ impl Registry {
     }
 }
 
-/// Makes what is registered under the name of `config`; `kind` says what that would be, `others` which names it has beside those
-/// that are registered.
-fn make<T: ?Sized>(
-    factories: &BTreeMap<&'static str, Factory<T>>,
-    kind: &str,
-    config: &PolicyConfig,
-    others: impl IntoIterator<Item = &'static str>,
-) -> Result<Box<T>, PolicyError> {
-    let name = config.policy.as_str();
-    let Some(factory) = factories.get(name) else {
-        let known: Vec<_> = factories.keys().copied().chain(others).collect();
-        let nearest = nearest(name, known.iter().copied());
-        let hint = nearest.map_or_else(String::new, |nearest| format!("; did you mean `{nearest}`?"));
-        let what = if name.is_empty() {
-            format!("the name of the {kind} is missing")
-        } else {
-            format!("unknown {kind} `{name}`")
-        };
-        let problem = format!("policy: {what}; known are {}{hint}", known.join(", "));
-        return Err(refuse(config, vec![problem]));
-    };
-    factory(config.fields.clone()).map_err(|error| {
-        let mut problems = field_problems(*factory, &config.fields);
-        if problems.is_empty() {
-            problems.push(format!("policy: `{name}`: {error}"));
-        }
-        refuse(config, problems)
-    })
-}
-
-/// What is wrong with each field by itself.
-fn field_problems<T: ?Sized>(factory: Factory<T>, fields: &Map<String, Value>) -> Vec<String> {
-    let mut problems = Vec::new();
-    for (name, value) in fields {
-        let alone = Map::from_iter([(name.clone(), value.clone())]);
-        if let Some(error) = factory(alone).err().map(|error| error.to_string())
-            && !error.starts_with("missing field")
-        {
-            problems.push(format!("{name}: {}", in_plain_words(&error)));
-        }
+/// What is wrong with an engine in a pool, beside what can be seen of its fields alone.
+fn engine_problems(engine: &dyn NewEngine, config: &PolicyConfig, pool: &EnginePool<'_>) -> Vec<String> {
+    let name = &config.policy;
+    if !engine.roles().contains(&pool.role) {
+        let roles: Vec<_> = engine.roles().iter().map(|role| role.name()).collect();
+        let (pool, roles) = (pool.role.name(), roles.join(", "));
+        return vec![format!("policy: `{name}` does not serve a pool `{pool}`, only: {roles}")];
     }
-    problems
-}
-
-fn refuse(config: &PolicyConfig, problems: Vec<String>) -> PolicyError {
-    PolicyError { location: config.location.clone(), problems }
+    engine.problems(pool)
 }
 
 /// A preset of the built-in planner as its fields, where it goes by the bounds of requests or not.
@@ -310,6 +299,7 @@ impl fmt::Debug for Registry {
             .field("predictors", &self.predictors.keys())
             .field("planners", &self.planners.keys())
             .field("samplers", &self.samplers.keys())
+            .field("engines", &self.engines.keys())
             .finish()
     }
 }
@@ -320,70 +310,6 @@ pub struct NewPlanner {
     pub policy: Box<dyn PlanningPolicy>,
     /// Forecast, if it wants that.
     pub forecasters: Option<[Box<dyn LoadPredictor>; 3]>,
-}
-
-/// A policy that cannot be made as configured.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub struct PolicyError {
-    /// The path of its key.
-    pub location: String,
-    /// What is wrong, one sentence each.
-    pub problems: Vec<String>,
-}
-
-impl PolicyError {
-    /// The problems, each with the path of its key: `deployment.router.policy: ...`.
-    pub fn lines(&self) -> impl Iterator<Item = String> + '_ {
-        let dot = if self.location.is_empty() { "" } else { "." };
-        self.problems.iter().map(move |problem| format!("{}{dot}{problem}", self.location))
-    }
-}
-
-impl fmt::Display for PolicyError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.lines().collect::<Vec<_>>().join("\n"))
-    }
-}
-
-/// The known name that was probably meant.
-fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    known
-        .map(|known| (strsim::damerau_levenshtein(name, known), known))
-        .filter(|(distance, known)| *distance <= known.len() / 2)
-        .min()
-        .map(|(_, known)| known)
-}
-
-/// Serde's message in the words of a configuration, with the nearest name where one is unknown.
-fn in_plain_words(message: &str) -> String {
-    const WORDS: [(&str, &str); 11] = [
-        ("floating point `", "`"),
-        ("integer `", "`"),
-        ("string \"", "the text \""),
-        ("expected u32", "expected a whole number from 0 to 4294967295"),
-        ("expected u64", "expected a whole number from 0 to 18446744073709551615"),
-        ("expected i64", "expected a whole number"),
-        ("expected f64", "expected a number"),
-        ("expected a boolean", "expected true or false"),
-        ("expected struct Scheduling", "expected keys with values"),
-        ("invalid type: map", "invalid type: a mapping"),
-        ("invalid type: sequence", "invalid type: a list"),
-    ];
-    WORDS.iter().fold(with_nearest_name(message), |text, (rust, plain)| text.replace(rust, plain))
-}
-
-/// Adds the nearest name to serde's message about an unknown field.
-fn with_nearest_name(message: &str) -> String {
-    let names: Vec<_> = message.split('`').skip(1).step_by(2).collect();
-    match names.split_first() {
-        Some((unknown, known)) if message.starts_with("unknown") => {
-            match nearest(unknown, known.iter().copied()) {
-                Some(nearest) => format!("{message}; did you mean `{nearest}`?"),
-                None => message.to_string(),
-            }
-        }
-        _ => message.to_string(),
-    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,95 @@
+//! The schedulers of pools: the backend's own, or one that a pool names.
+
+use serde_json::{Map, Value};
+
+use super::assembly::pools;
+use crate::config::scenario::{Backend, CapacitySource, EngineOptions, Pool, Scenario};
+use crate::engine::sglang::SglangEngine;
+use crate::engine::trtllm::TrtllmEngine;
+use crate::engine::vllm::VllmEngine;
+use crate::engine::{Engine, EnginePool, EngineSetup, NewEngine};
+use crate::registry::Registry;
+use crate::report::record::Role;
+
+/// Options that act whatever the scheduler: they choose prices, sizes and flags.
+const ACT_ANYWAY: [&str; 7] = [
+    "backend",
+    "scheduler",
+    "block_size",
+    "num_gpu_blocks",
+    "gpu_memory_utilization",
+    "speedup_ratio",
+    "decode_speedup_ratio",
+];
+
+/// A pool as an engine sees it.
+pub(super) fn engine_pool(role: Role, pool: &Pool) -> EnginePool<'_> {
+    EnginePool { role, dp_size: pool.dp_size, options: &pool.engine }
+}
+
+/// The engine of one rank.
+pub(super) fn build_engine(scheduler: Option<&dyn NewEngine>, setup: EngineSetup<'_>) -> Box<dyn Engine> {
+    if let Some(scheduler) = scheduler {
+        return scheduler.build(setup);
+    }
+    let EngineSetup { pool: EnginePool { role, dp_size, options }, rank, inputs, publish } = setup;
+    match options.backend {
+        Backend::Vllm => Box::new(VllmEngine::new(options, role, rank, inputs, publish)),
+        Backend::Trtllm => Box::new(TrtllmEngine::new(options, role, rank, inputs, publish)),
+        Backend::Sglang => Box::new(SglangEngine::new(options, role, dp_size, inputs, publish)),
+    }
+}
+
+/// What is wrong with the schedulers that pools name, and the options beside them that those do not go by; one line each.
+pub fn scheduler_problems(scenario: &Scenario, registry: &Registry) -> Vec<String> {
+    let mut problems = Vec::new();
+    for (role, pool) in pools(scenario) {
+        match registry.engine(&engine_pool(role, pool)) {
+            Ok(None) => {}
+            Ok(Some(scheduler)) => problems.extend(idle_options(&*scheduler, role, pool, scenario)),
+            Err(error) => problems.extend(error.lines()),
+        }
+    }
+    problems
+}
+
+/// Options that say something and that neither the scheduler nor anybody else goes by.
+fn idle_options(scheduler: &dyn NewEngine, role: Role, pool: &Pool, scenario: &Scenario) -> Vec<String> {
+    let (given, usual) = (fields(&pool.engine), fields(&EngineOptions::for_backend(pool.engine.backend)));
+    let name = pool.engine.scheduler.as_ref().map_or("", |config| &config.policy);
+    let key = format!("deployment.{}.engine", role.name());
+    let others = looked_at_by_others(pool, scenario);
+    let acts = |option: &str| {
+        ACT_ANYWAY.contains(&option) || others.contains(&option) || scheduler.uses().contains(&option)
+    };
+    let unknown = scheduler.uses().iter().filter(|option| !usual.contains_key(**option));
+    let unknown = unknown.map(|option| {
+        format!("{key}.scheduler.policy: `{name}` says that it goes by `{option}`, which is no option of `engine:`")
+    });
+    let idle = given.iter().filter(|(option, value)| usual.get(*option) != Some(value) && !acts(option));
+    let idle = idle.map(|(option, _)| {
+        format!("{key}.{option}: has no effect with `scheduler: {name}`, which does not go by it")
+    });
+    unknown.chain(idle).collect()
+}
+
+/// Limits that a router's waiting room, a planner or a memory model goes by, whatever the scheduler does.
+fn looked_at_by_others(pool: &Pool, scenario: &Scenario) -> Vec<&'static str> {
+    let deployment = &scenario.deployment;
+    let is_planned = deployment.planner.is_some();
+    let waits = deployment.routers().any(|router| router.fields.contains_key("queue_threshold"));
+    let is_sized = pool.engine.capacity_source == CapacitySource::MemoryModel;
+    let limits = [
+        ("max_num_batched_tokens", is_planned || waits || is_sized),
+        ("max_num_seqs", is_planned),
+        ("max_model_len", is_planned),
+    ];
+    limits.into_iter().filter(|(_, is_looked_at)| *is_looked_at).map(|(option, _)| option).collect()
+}
+
+fn fields(options: &EngineOptions) -> Map<String, Value> {
+    match serde_json::to_value(options) {
+        Ok(Value::Object(fields)) => fields,
+        _ => Map::new(),
+    }
+}

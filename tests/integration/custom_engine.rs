@@ -1,0 +1,439 @@
+//! An engine of one's own: the example at the trait, where it can be cut anywhere, and in whole replays.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
+
+use std::process::{Command, Output};
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use spica::config::scenario::EngineOptions;
+use spica::engine::metrics::{PassMetrics, Tally};
+use spica::engine::{
+    Cadence, Engine, EngineError, EnginePool, EngineSetup, Inputs, NewEngine, Output as Told, Passes,
+    Signals, TokenStamps,
+};
+use spica::registry::Registry;
+use spica::report::record::{Counters, PassTimeline, Role};
+use spica::run::{Replay, RunError};
+use spica::simulation::{SimDuration, SimTime};
+use spica::timing::{Chunk, Fixed, PassPricer, Polynomial, TimingModel};
+use spica::workload::prefix::PrefixTree;
+use spica::workload::{Prompt, Request, RequestId, Workload};
+use tempfile::TempDir;
+
+use super::bundled::run_in_repository;
+
+#[path = "../../examples/custom_engine.rs"]
+#[allow(dead_code, unreachable_pub, reason = "its main function is for its own binary")]
+mod example;
+
+/// Arrival in milliseconds, prompt and output tokens.
+type Asked = (u32, u32, u32);
+
+fn inputs(asked: &[Asked], timing: Arc<dyn TimingModel>) -> Inputs {
+    let mut workload = Workload::default();
+    for (number, &(arrival_ms, input_length, output_length)) in asked.iter().enumerate() {
+        workload.requests.push(Request {
+            arrival: ms(f64::from(arrival_ms)),
+            delay: SimDuration::ZERO,
+            input_length,
+            output_length,
+            prompt: Prompt { first_chunk: 0, chunks: 0, tokens_per_chunk: 1 },
+            session: number as u32,
+            turn: 0,
+            next_turn: None,
+            dp_rank: None,
+            name: None,
+        });
+    }
+    let tree = Arc::new(PrefixTree::build(&workload, 4));
+    Inputs { workload: Arc::new(workload), tree, future: None, pricer: PassPricer::new(timing, 1.0, 1.0) }
+}
+
+fn ms(ms: f64) -> SimTime {
+    SimTime::from_ms(ms).unwrap()
+}
+
+/// A rank of the example with so many blocks of 4 tokens.
+fn rank(fields: Value, blocks: u32, inputs: Inputs) -> Box<dyn Engine> {
+    let maker: example::StaticBatching = serde_json::from_value(fields).unwrap();
+    let options = EngineOptions { block_size: 4, num_gpu_blocks: blocks, ..EngineOptions::default() };
+    let pool = EnginePool { role: Role::Agg, dp_size: 1, options: &options };
+    maker.build(EngineSetup { pool, rank: 0, inputs, publish: false })
+}
+
+/// Everything that an engine says, and what it reported of each single pass.
+#[derive(Debug, Default, PartialEq)]
+struct Heard {
+    outputs: Vec<(SimTime, Told)>,
+    admitted: Vec<(SimTime, RequestId)>,
+    passes: Vec<PassMetrics>,
+    /// Who waited at the start of runs.
+    queued: Vec<(SimTime, Tally)>,
+    timeline: PassTimeline,
+    counters: Counters,
+}
+
+/// Asks for everything. Each run keeps as many passes as the next of `kept` says, or all.
+fn serve(engine: &mut dyn Engine, asked: &[Asked], kept: &[usize]) -> Heard {
+    let (mut heard, mut signals) = (Heard::default(), Signals::default());
+    let (mut now, mut next) = (SimTime::ZERO, 0);
+    let mut kept = kept.iter().cycle();
+    let arrives = |next: usize| asked.get(next).map(|&(arrival_ms, _, _)| ms(f64::from(arrival_ms)));
+    while engine.has_work() || next < asked.len() {
+        if !engine.has_work() {
+            now = now.max(arrives(next).unwrap());
+        }
+        while arrives(next).is_some_and(|at| at <= now) {
+            engine.enqueue(RequestId(next as u32));
+            next += 1;
+        }
+        let mut end = engine.start_pass(now, Cadence::Free, &mut signals).unwrap().unwrap();
+        heard.admitted.extend(signals.admitted.drain(..).map(|admission| (now, admission.request)));
+        if let Some(&most) = kept.next() {
+            let mut ends = engine.passes().in_progress().to_vec();
+            ends.truncate(most);
+            engine.passes_mut().set_ends(&ends);
+            end = ends.last().copied().unwrap_or(end);
+        }
+        for pass in 0..engine.passes().in_progress().len() {
+            // Who comes during a run is added to its later passes by the worker.
+            let metrics = engine.pass_metrics(pass);
+            heard.queued.extend((pass == 0).then_some((now, metrics.queued_prefill)));
+            heard.passes.push(PassMetrics { queued_prefill: Tally::default(), ..metrics });
+        }
+        while arrives(next).is_some_and(|at| at < end) {
+            if engine.enqueue(RequestId(next as u32)) {
+                end = engine.passes_mut().cut(arrives(next).unwrap(), false).unwrap_or(end);
+            }
+            next += 1;
+        }
+        now = end;
+        engine.complete_pass(&mut signals);
+        heard.outputs.extend(signals.outputs.drain(..).map(|output| (now, output)));
+    }
+    assert_eq!((engine.blocks_held(), engine.waiting_for(), engine.is_empty()), (0, None, true));
+    heard.counters = engine.counters();
+    heard.timeline = std::mem::take(&mut engine.passes_mut().timeline);
+    heard
+}
+
+/// Prompts take 10 ms, decode passes 2 ms.
+fn fixed() -> Arc<dyn TimingModel> {
+    Arc::new(Fixed { prefill_ms: 10.0, decode_ms: 2.0 })
+}
+
+/// When requests were returned.
+fn ends(heard: &Heard) -> Vec<(u32, f64)> {
+    let end = |&(at, output): &(SimTime, Told)| match output {
+        Told::Completed(request, _) => Some((request.0, at.as_ms())),
+        _ => None,
+    };
+    heard.outputs.iter().filter_map(end).collect()
+}
+
+#[test]
+fn a_batch_of_two_by_hand() {
+    // Prompts of 8 tokens until 10 ms; two more tokens for the first until 14 ms. The third comes at 1 ms and waits for the batch.
+    let asked = [(0, 8, 3), (0, 8, 1), (1, 4, 2)];
+    let serve_them = |return_early: bool| {
+        let mut engine =
+            rank(json!({"max_batch": 2, "return_early": return_early}), 100, inputs(&asked, fixed()));
+        serve(&mut *engine, &asked, &[])
+    };
+    let together = serve_them(false);
+    assert_eq!(ends(&together), [(0, 14.0), (1, 14.0), (2, 26.0)]);
+    assert_eq!(
+        together.admitted,
+        [(ms(0.0), RequestId(0)), (ms(0.0), RequestId(1)), (ms(14.0), RequestId(2))]
+    );
+    let early = serve_them(true);
+    assert_eq!(ends(&early), [(1, 10.0), (0, 14.0), (2, 26.0)]);
+    let whole = TokenStamps { count: 3, first: Some(ms(14.0)), second: Some(ms(14.0)), last: Some(ms(14.0)) };
+    assert!(early.outputs.contains(&(ms(14.0), Told::Completed(RequestId(0), whole))));
+    assert_eq!(early.counters.committed_prefill_tokens, 20);
+    assert_eq!((early.timeline.ends.len(), early.timeline.zero_gaps), (5, 3));
+    // In the second pass one generates, with 9 known tokens, and one waits with 4.
+    let second = &early.passes[1];
+    assert_eq!((second.decode.requests, second.decode.tokens), (1, 9));
+    assert_eq!((early.queued[1].0, early.queued[1].1.tokens), (ms(10.0), 4));
+    assert_eq!((early.passes[0].prefill.requests, early.passes[0].prefill_tokens), (2, 16));
+}
+
+#[test]
+fn a_taken_slot_is_paid_for_and_room_is_set_aside() {
+    // Three slots in every decode pass, whoever has all its tokens; contexts of those grow no more.
+    let asked = [(0, 8, 3), (0, 8, 1), (0, 4, 2)];
+    let timing: Arc<dyn TimingModel> = Arc::new(Polynomial::new(400));
+    let mut engine = rank(json!({"max_batch": 3}), 100, inputs(&asked, Arc::clone(&timing)));
+    let heard = serve(&mut *engine, &asked, &[]);
+    let batch = |context_tokens| spica::timing::DecodeBatch { requests: 3, context_tokens };
+    let first = heard.timeline.ends[0];
+    let second = first + SimDuration::from_ms(timing.decode_ms(batch(9 + 9 + 5))).unwrap();
+    let third = second + SimDuration::from_ms(timing.decode_ms(batch(10 + 9 + 6))).unwrap();
+    assert_eq!(heard.timeline.ends, [first, second, third]);
+    // Three blocks for each of the first two and nine that nobody has: the second waits, the third is refused.
+    let asked = [(0, 8, 3), (0, 8, 1), (0, 30, 6), (0, 4, 0)];
+    let mut engine = rank(json!({"max_batch": 4}), 5, inputs(&asked, fixed()));
+    let heard = serve(&mut *engine, &asked, &[]);
+    assert_eq!(ends(&heard), [(0, 14.0), (1, 24.0), (3, 24.0)]);
+    let rejected = Told::Rejected(RequestId(2), TokenStamps::default());
+    assert!(heard.outputs.contains(&(ms(24.0), rejected)), "{:?}", heard.outputs);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+    #[test]
+    fn a_run_is_the_same_as_its_passes(
+        mut asked in prop::collection::vec((0_u32..400, 1_u32..60, 0_u32..200), 1..14),
+        (max_batch, return_early, blocks) in (1_usize..6, any::<bool>(), 4_u32..200),
+        kept in prop::collection::vec(1_usize..40, 1..20),
+    ) {
+        asked.sort_by_key(|&(arrival_ms, _, _)| arrival_ms);
+        let run = |kept: &[usize]| {
+            let fields = json!({"max_batch": max_batch, "return_early": return_early});
+            let timing = Arc::new(Polynomial::new(u64::from(blocks) * 4));
+            let mut heard = serve(&mut *rank(fields, blocks, inputs(&asked, timing)), &asked, kept);
+            heard.queued.clear();
+            heard
+        };
+        let in_runs = run(&[]);
+        prop_assert!(in_runs == run(&[1]), "pass by pass");
+        prop_assert!(in_runs == run(&kept), "cut at random");
+        let ended = in_runs.outputs.iter().filter(|(_, output)| !matches!(output, Told::FirstToken(_)));
+        prop_assert_eq!(ended.count(), asked.len());
+    }
+}
+
+/// Runs the example from the root of the repository.
+fn example(arguments: &[&str]) -> Output {
+    let mut example = Command::new(env!("CARGO"));
+    example.args(["run", "--quiet", "--locked", "--example", "custom_engine", "--"]).args(arguments);
+    run_in_repository(&mut example)
+}
+
+const SCENARIO: &str = "scenarios/custom_engine.yaml";
+
+#[test]
+fn what_it_cannot_do_is_refused_by_name() {
+    let disagg = "deployment={mode: disagg, prefill: {workers: 1}, decode: {workers: 1, engine: {scheduler: \
+                  {policy: static_batching, max_batch: 4}}}}";
+    for (change, words) in [
+        (
+            "deployment.agg.engine.scheduler=static_batchin",
+            "deployment.agg.engine.scheduler.policy: unknown scheduler `static_batchin`; known are static_batching; did \
+             you mean `static_batching`?",
+        ),
+        (
+            "deployment.agg.engine.scheduler={policy: static_batching, max_batc: 4}",
+            "deployment.agg.engine.scheduler.max_batc: unknown field `max_batc`, expected `max_batch` or \
+             `return_early`; did you mean `max_batch`?",
+        ),
+        (
+            "deployment.agg.engine.scheduler.max_batch=0",
+            "deployment.agg.engine.scheduler.max_batch: 0 requests",
+        ),
+        ("deployment.agg.engine.scheduler=4", "`4` is not a policy; write its name or `{policy: name, ...}`"),
+        (
+            disagg,
+            "deployment.decode.engine.scheduler.policy: `static_batching` does not serve a pool `decode`, only: agg",
+        ),
+        (
+            "deployment.agg.engine.max_num_seqs=4",
+            "deployment.agg.engine.max_num_seqs: has no effect with `scheduler: static_batching`, which does not go by it",
+        ),
+        (
+            "deployment.agg.engine.preemption_mode=fifo",
+            "deployment.agg.engine.preemption_mode: has no effect",
+        ),
+        ("deployment.agg.engine.aic_nextn=2", "deployment.agg.engine.aic_nextn: has no effect"),
+    ] {
+        let output = example(&["replay", SCENARIO, "--set", change]);
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.code(), output.stdout), (Some(2), Vec::new()), "{change}: {stderr}");
+        assert!(stderr.contains(words), "{change}: {stderr}");
+        assert!(stderr.contains("--set deployment"), "{change}: {stderr}");
+    }
+    let plain = run_in_repository(Command::new(super::bundled::spica()).args(["check", SCENARIO]));
+    let stderr = String::from_utf8(plain.stderr).unwrap();
+    assert_eq!(plain.status.code(), Some(2), "{stderr}");
+    let words = "custom_engine.yaml:8: deployment.agg.engine.scheduler.policy: unknown scheduler `static_batching`; this program \
+                 has none";
+    assert!(stderr.contains(words), "{stderr}");
+}
+
+#[test]
+fn it_serves_with_everything_else_that_there_is() {
+    let planner = "deployment.planner={policy: load_180_5, max_gpu_budget: 4}";
+    for changes in [
+        &["deployment.agg.workers=1"][..],
+        &["deployment.agg.dp_size=2", "deployment.agg.engine.scheduler.return_early=true"],
+        &["deployment.router=kv_router"],
+        &[
+            "deployment.router={policy: kv_router, queue_threshold: 1}",
+            "deployment.agg.engine.max_num_batched_tokens=99",
+        ],
+        &[planner, "deployment.agg.engine.max_num_seqs=9"],
+        &["max_sim_time_ms=60000"],
+        &["workload.trace_sessions=true"],
+    ] {
+        let folder = TempDir::new().unwrap();
+        let run = |name: &str| {
+            let (out, timeline) = (folder.path().join(name), folder.path().join(format!("{name}.json")));
+            let mut arguments = vec!["replay", SCENARIO, "--quiet", "--output-dir", out.to_str().unwrap()];
+            arguments.extend(["--timeline", timeline.to_str().unwrap()]);
+            arguments.extend(changes.iter().flat_map(|change| ["--set", change]));
+            let output = example(&arguments);
+            assert!(output.status.success(), "{changes:?}: {}", String::from_utf8_lossy(&output.stderr));
+            let read = |path| std::fs::read_to_string(path).unwrap();
+            let report = read(out.join("report.json"));
+            let page = folder.path().join("page.html");
+            let made = example(&["report", out.to_str().unwrap(), "--output", page.to_str().unwrap()]);
+            assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+            assert!(read(page).contains("scheduled by static_batching"));
+            (report, read(out.join("requests.jsonl")), read(timeline))
+        };
+        let first = run("first");
+        assert!(first == run("second"), "{changes:?}: the same input gave two outputs");
+        let summary = &serde_json::from_str::<Value>(&first.0).unwrap()["summary"];
+        let count = |status: &str| summary[format!("{status}_requests")].as_u64().unwrap();
+        assert!(count("completed") > 100, "{summary}");
+        assert!(first.2.contains("\"chunk\"") && first.2.contains("decode 1"), "chunks and passes are shown");
+        if changes.contains(&planner) {
+            let scaling = std::fs::read_to_string(folder.path().join("first/scaling.jsonl")).unwrap();
+            let rows: Vec<Value> = scaling.lines().map(|row| serde_json::from_str(row).unwrap()).collect();
+            let seen = |key: &str| rows.iter().any(|row| row["pools"][0][key].as_u64() > Some(0));
+            assert!(seen("decode_requests") && seen("queued_requests"), "{}", rows[0]);
+        }
+    }
+    let explained = example(&["explain", "request", SCENARIO, "request_7"]);
+    assert!(explained.status.success(), "{}", String::from_utf8_lossy(&explained.stderr));
+}
+
+/// Breaks off in its own way.
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Breaks {
+    how: String,
+}
+
+struct BrokenRank {
+    how: String,
+    waiting: Vec<RequestId>,
+    passes: Passes,
+}
+
+impl NewEngine for Breaks {
+    fn roles(&self) -> &[Role] {
+        &[Role::Agg, Role::Prefill, Role::Decode]
+    }
+
+    fn uses(&self) -> &[&'static str] {
+        if self.how == "misspells" { &["max_num_sequences"] } else { &["max_num_seqs", "preemption_mode"] }
+    }
+
+    fn build(&self, _: EngineSetup<'_>) -> Box<dyn Engine> {
+        Box::new(BrokenRank { how: self.how.clone(), waiting: Vec::new(), passes: Passes::default() })
+    }
+}
+
+impl Engine for BrokenRank {
+    fn enqueue(&mut self, request: RequestId) -> bool {
+        self.waiting.push(request);
+        true
+    }
+
+    fn start_pass(
+        &mut self,
+        now: SimTime,
+        _: Cadence,
+        _: &mut Signals,
+    ) -> Result<Option<SimTime>, EngineError> {
+        match self.how.as_str() {
+            "errs" => Err(EngineError::Stuck("as asked".into())),
+            "goes back" => Ok(Some(SimTime::from_ns(now.as_ns() - 1))),
+            _ => Ok(None),
+        }
+    }
+
+    fn complete_pass(&mut self, _: &mut Signals) {}
+
+    fn passes(&self) -> &Passes {
+        &self.passes
+    }
+
+    fn passes_mut(&mut self) -> &mut Passes {
+        &mut self.passes
+    }
+
+    fn has_work(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    fn unfinished(&self) -> Vec<(RequestId, TokenStamps)> {
+        self.waiting.iter().map(|&request| (request, TokenStamps::default())).collect()
+    }
+
+    fn blocks_held(&self) -> u32 {
+        0
+    }
+
+    fn counters(&self) -> Counters {
+        Counters::default()
+    }
+
+    fn pass_metrics(&self, _: usize) -> PassMetrics {
+        PassMetrics::default()
+    }
+
+    fn pass_chunks(&self, _: &mut Vec<(RequestId, Chunk)>) {}
+}
+
+#[test]
+fn an_engine_that_breaks_off_ends_the_run_with_its_reason() {
+    let run = |how: &str, changes: &[&str]| {
+        let mut overrides = vec![
+            format!("deployment.agg.engine.scheduler={{policy: breaks, how: {how}}}"),
+            "deployment.agg.engine.max_num_seqs=7".into(),
+            "workload={isl: 10, osl: 2, request_rate: 1, num_request_ratio: 4}".into(),
+        ];
+        overrides.extend(changes.iter().map(ToString::to_string));
+        let overrides: Vec<_> = overrides.iter().map(|text| text.parse().unwrap()).collect();
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/scenarios/custom_engine.yaml");
+        let registry = Registry::builtin().with_engine::<Breaks>("breaks");
+        Replay::from_file(path, &overrides).unwrap().with_registry(registry).run().unwrap_err().to_string()
+    };
+    let stuck = run("errs", &[]);
+    assert!(
+        stuck.contains("worker/0 at ") && stuck.contains("no request can be scheduled: as asked"),
+        "{stuck}"
+    );
+    let back = run(
+        "goes back",
+        &["workload={requests: [{id: a, arrival_ms: 5, input_length: 3, output_length: 1}]}"],
+    );
+    assert!(back.contains("worker/0 at 5.000000 ms: a pass that starts now ends at "), "{back}");
+    let idle = run("sleeps", &[]);
+    assert!(
+        idle.contains("came to a halt") && idle.contains("worker/1: 2 requests have not ended"),
+        "{idle}"
+    );
+    let misspelt = run("misspells", &[]);
+    assert!(misspelt.contains("goes by `max_num_sequences`, which is no option of `engine:`"), "{misspelt}");
+    let pools = "deployment={mode: disagg, prefill: {engine: {scheduler: {policy: breaks, how: sleeps}}}, decode: {}}";
+    let halt = run("sleeps", &[pools]);
+    assert!(halt.contains("hands no prompts over") || halt.contains("came to a halt"), "{halt}");
+    let refused = Replay::from_file(
+        concat!(env!("CARGO_MANIFEST_DIR"), "/scenarios/custom_engine.yaml"),
+        &["workload={isl: 10, osl: 2, request_rate: 1, num_request_ratio: 4}".parse().unwrap()],
+    );
+    assert!(matches!(refused.unwrap().run(), Err(RunError::Input(text)) if text.contains("static_batching")));
+}
+
+#[test]
+#[should_panic(expected = "there is an engine named static_batching already")]
+fn a_name_is_given_once() {
+    let registry = Registry::builtin().with_engine::<example::StaticBatching>("static_batching");
+    let _ = registry.with_engine::<example::StaticBatching>("static_batching");
+}
