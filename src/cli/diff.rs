@@ -10,7 +10,8 @@ use serde_json::{Map, Value};
 use super::arguments::{DiffArguments, Format};
 use super::console::Console;
 use super::failure::{Failure, Status};
-use super::results::{figure, find, flattened, json_file, json_lines, shown};
+use super::names::{CANDIDATES, Kind, REPORT, REQUESTS, TRIALS};
+use super::results::{answer, figure, find, flattened, json_file, json_lines, shown};
 
 /// Steps in the life of a request, in order, with what they are called.
 const STEPS: [(&str, &str); 6] = [
@@ -57,21 +58,19 @@ struct Setting {
 
 pub(super) fn run(arguments: &DiffArguments, console: Console) -> Result<Status, Failure> {
     let (a, b) = (&arguments.a, &arguments.b);
-    let kind = |folder: &Path| {
-        ["report.json", "candidates.json"].into_iter().find(|name| find(folder, name).is_some()).ok_or_else(
-            || Failure::input(format!("{}: holds neither report.json nor candidates.json", folder.display())),
-        )
+    let difference = match (answer(a)?, answer(b)?) {
+        (Kind::Replay, Kind::Replay) => replays(a, b)?,
+        (Kind::Search, Kind::Search) => searches(a, b)?,
+        (kind_a, kind_b) => {
+            return Err(Failure::input(format!(
+                "{} has {} and {} has {}: two replays or two searches can be compared",
+                a.display(),
+                kind_a.answer(),
+                b.display(),
+                kind_b.answer()
+            )));
+        }
     };
-    let (kind_a, kind_b) = (kind(a)?, kind(b)?);
-    if kind_a != kind_b {
-        let message = format!(
-            "{} has {kind_a} and {} has {kind_b}: two replays or two searches can be compared",
-            a.display(),
-            b.display()
-        );
-        return Err(Failure::input(message));
-    }
-    let difference = if kind_a == "report.json" { replays(a, b)? } else { searches(a, b)? };
     match console.format() {
         Format::Text => Console::print(&difference.text())?,
         Format::Json => Console::print_json(&difference)?,
@@ -80,8 +79,8 @@ pub(super) fn run(arguments: &DiffArguments, console: Console) -> Result<Status,
 }
 
 fn replays(a: &Path, b: &Path) -> Result<Difference, Failure> {
-    let (report_a, report_b) = (json_file(&a.join("report.json"))?, json_file(&b.join("report.json"))?);
-    let rows = |folder: &Path| json_lines(&folder.join("requests.jsonl"));
+    let (report_a, report_b) = (json_file(&a.join(REPORT))?, json_file(&b.join(REPORT))?);
+    let rows = |folder: &Path| json_lines(&folder.join(REQUESTS));
     Ok(Difference {
         first_event: first_event(&rows(a)?, &rows(b)?),
         metrics: metrics(&report_a["summary"], &report_b["summary"]),
@@ -90,10 +89,9 @@ fn replays(a: &Path, b: &Path) -> Result<Difference, Failure> {
 }
 
 fn searches(a: &Path, b: &Path) -> Result<Difference, Failure> {
-    let (result_a, result_b) =
-        (json_file(&a.join("candidates.json"))?, json_file(&b.join("candidates.json"))?);
+    let (result_a, result_b) = (json_file(&a.join(CANDIDATES))?, json_file(&b.join(CANDIDATES))?);
     let (best_a, best_b) = (&result_a["candidates"][0], &result_b["candidates"][0]);
-    let trials = |folder: &Path| match find(folder, "trials.jsonl") {
+    let trials = |folder: &Path| match find(folder, TRIALS) {
         Some(path) => json_lines(&path),
         None => Ok(Vec::new()),
     };

@@ -1,42 +1,69 @@
 //! The folder that results are written to.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, BufWriter, Seek, Write};
+use std::fs::File;
+use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 
-use super::failure::Failure;
-use crate::report::files::write_atomically;
+use super::failure::{Failure, Status};
+use super::lock::{Lock, Unlocked};
+use super::names::Kind;
+use crate::report::files::{Batch, is_leftover};
 
-/// A folder of results, all of one run.
-#[derive(Clone, Debug)]
+/// A folder of results, all of one run, which no other run writes to meanwhile.
+#[derive(Debug)]
 pub(super) struct OutputFolder {
     path: PathBuf,
+    kind: Kind,
+    _lock: Lock,
 }
 
 impl OutputFolder {
-    /// Whether a folder can be there: nothing is made yet.
-    pub(super) fn look_at(path: &Path) -> Result<(), Failure> {
-        look_at_folder("--output-dir", path)
-    }
-
-    /// Makes sure that the folder is there and holds none of `names` from an earlier run.
-    pub(super) fn prepare(path: &Path, names: &[&str]) -> Result<Self, Failure> {
-        let folder = Self { path: path.to_owned() };
-        std::fs::create_dir_all(path).map_err(|error| folder.failure(&error))?;
-        names.iter().try_for_each(|name| folder.remove(name))?;
-        Ok(folder)
-    }
-
-    /// Removes a file of an earlier run, if it is there.
-    pub(super) fn remove(&self, name: &str) -> Result<(), Failure> {
-        match std::fs::remove_file(self.path.join(name)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(self.failure(&error)),
-            _ => Ok(()),
+    /// Whether a folder of this kind can be there: nothing is made yet.
+    pub(super) fn look_at(path: &Path, kind: Kind) -> Result<(), Failure> {
+        look_at_folder("--output-dir", path)?;
+        match kind.stranger(path) {
+            None => Ok(()),
+            Some((other, file)) => {
+                let (path, kind, other) = (path.display(), kind.name(), other.name());
+                Err(Failure::input(format!(
+                    "--output-dir {path}: holds a {other} ({file}); give the {kind} a folder of its own"
+                )))
+            }
         }
     }
 
-    fn failure(&self, error: &io::Error) -> Failure {
-        Failure::input(format!("--output-dir {}: {error}", self.path.display()))
+    /// Makes sure that the folder is there and nobody else's, and tidies up after runs that were killed. What an earlier run
+    /// has written stays until there is something to take its place.
+    pub(super) fn open(path: &Path, kind: Kind) -> Result<Self, Failure> {
+        let failure = |error| Failure::input(format!("--output-dir {}: {error}", path.display()));
+        std::fs::create_dir_all(path).map_err(|error| failure(error.to_string()))?;
+        let lock = Lock::of(path).map_err(|why| match why {
+            Unlocked::Held(holder) => failure(format!("{holder} is writing to it")),
+            Unlocked::Failed(error) => {
+                let is_full = matches!(
+                    error.kind(),
+                    io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
+                );
+                let status = if is_full { Status::RunFailed } else { Status::BadInput };
+                Failure { status, ..failure(error.to_string()) }
+            }
+        })?;
+        Self::look_at(path, kind)?;
+        let folder = Self { path: path.to_owned(), kind, _lock: lock };
+        folder.tidy().map_err(|error| failure(error.to_string()))?;
+        Ok(folder)
+    }
+
+    /// Removes files that runs which were killed did not write to their end.
+    fn tidy(&self) -> io::Result<()> {
+        for entry in std::fs::read_dir(&self.path)? {
+            let name = entry?.file_name();
+            let Some(file) = name.to_str() else { continue };
+            if self.kind.files().iter().any(|name| is_leftover(file, name)) {
+                std::fs::remove_file(self.path.join(file))?;
+            }
+        }
+        Ok(())
     }
 
     /// Where it is.
@@ -44,51 +71,68 @@ impl OutputFolder {
         &self.path
     }
 
-    /// Writes a file, whole or not at all.
+    /// Where a file of it is.
+    pub(super) fn file(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+
+    /// Whether an earlier run has come to its end here.
+    pub(super) fn has_answer(&self) -> bool {
+        self.file(self.kind.answer()).exists()
+    }
+
+    /// A new answer, of which nothing is seen before all of it is there.
+    pub(super) fn replacement(&self) -> Replacement<'_> {
+        Replacement { folder: self, batch: Batch::default() }
+    }
+}
+
+/// The files of a run that take the place of those of an earlier one, all together.
+#[must_use]
+pub(super) struct Replacement<'f> {
+    folder: &'f OutputFolder,
+    batch: Batch,
+}
+
+impl Replacement<'_> {
+    /// Writes a file.
     pub(super) fn write(
-        &self,
+        &mut self,
         name: &str,
         write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
     ) -> Result<(), Failure> {
-        write_atomically(&self.path.join(name), write).map_err(Failure::run)
+        self.batch.write(&self.folder.file(name), write).map_err(Failure::run)
     }
 
-    /// What a file that grows line by line holds; nothing if it is not there.
-    pub(super) fn read_journal(&self, name: &str) -> Result<Vec<u8>, Failure> {
-        let path = self.path.join(name);
-        match std::fs::read(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-            result => {
-                result.map_err(|error| Failure::input(format!("{} cannot be read: {error}", path.display())))
-            }
+    /// A file that grows line by line.
+    pub(super) fn open(&mut self, name: &str) -> Result<File, Failure> {
+        let path = self.folder.file(name);
+        self.batch
+            .open(&path)
+            .map_err(|error| Failure::run(format!("{} could not be written: {error}", path.display())))
+    }
+
+    /// Lets a file of an earlier run go.
+    pub(super) fn remove(&mut self, name: &str) {
+        self.batch.remove(self.folder.file(name));
+    }
+
+    /// Lets a file go by another name, last of all, if it is there.
+    pub(super) fn take_over(&mut self, from: &str, to: &str) {
+        let from = self.folder.file(from);
+        if from.exists() {
+            self.batch.rename(from, self.folder.file(to));
         }
     }
 
-    /// Opens a file that grows line by line after its first `length` bytes; what follows these is cut off.
-    pub(super) fn append_to_journal(
-        &self,
-        name: &str,
-        length: u64,
-    ) -> Result<Box<dyn Write + Send>, Failure> {
-        let path = self.path.join(name);
-        let open = || {
-            let mut file = OpenOptions::new().create(true).truncate(false).write(true).open(&path)?;
-            file.set_len(length)?;
-            file.seek(io::SeekFrom::End(0))?;
-            Ok(file)
-        };
-        let file = open().map_err(|error: io::Error| {
-            Failure::input(format!("{} could not be written: {error}", path.display()))
-        })?;
-        Ok(Box::new(file))
+    /// The folder they belong to.
+    pub(super) fn folder(&self) -> &OutputFolder {
+        self.folder
     }
 
-    /// Opens a file that grows line by line.
-    pub(super) fn journal(&self, name: &str) -> Result<Box<dyn Write + Send>, Failure> {
-        let path = self.path.join(name);
-        let file = File::create(&path)
-            .map_err(|error| Failure::input(format!("{} could not be written: {error}", path.display())))?;
-        Ok(Box::new(file))
+    /// Puts all of it in place.
+    pub(super) fn put(self) -> Result<(), Failure> {
+        self.batch.put().map_err(Failure::run)
     }
 }
 

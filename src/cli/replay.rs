@@ -11,14 +11,16 @@ use super::arguments::{Format, ReplayArguments};
 use super::console::Console;
 use super::failure::{Failure, Status};
 use super::input::load_document;
+use super::names::{Kind, REPORT, REQUESTS, SCALING, SERIES};
 use super::output::{OutputFolder, look_at_file};
+use super::overwrite;
 use super::prepare::{self, ReadyReplay};
 use crate::config::Places;
 use crate::config::scenario::Scenario;
 use crate::registry::Registry;
 use crate::report::Summary;
 use crate::report::activity::ActivityDetail;
-use crate::report::files::{Report, write_atomically, write_json};
+use crate::report::files::{Batch, Report, write_json};
 use crate::report::gap_tally;
 use crate::report::record::RunRecord;
 use crate::report::requests::write_requests;
@@ -29,12 +31,6 @@ use crate::report::timeline::{TimelineOptions, write_timeline};
 use crate::serving::{self, ReplayError, ReplayLimits, Traffic};
 use crate::workload::Workload;
 
-/// The files that a replay writes.
-const REPORT: &str = "report.json";
-const REQUESTS: &str = "requests.jsonl";
-const SCALING: &str = "scaling.jsonl";
-const SERIES: &str = "series.json";
-
 pub(super) fn run(
     arguments: &ReplayArguments,
     console: Console,
@@ -42,18 +38,21 @@ pub(super) fn run(
 ) -> Result<Status, Failure> {
     let file = &arguments.scenario;
     let loaded = load_document(file, &arguments.overrides.set, console)?;
+    let (output_dir, timeline) = (arguments.output_dir.as_deref(), arguments.timeline.as_deref());
+    let inputs = overwrite::inputs(file, &loaded.document);
+    let mut outputs = overwrite::outputs(output_dir, Kind::Replay);
+    outputs.extend(timeline.map(|path| ("--timeline".to_owned(), path.to_owned())));
     let (scenario, places) = prepare::scenario_of(file, loaded, "run `spica search` on it")?;
     let block_size = scenario.deployment.block_size();
     let ready = prepare::replay(scenario, places, arguments.timing, registry, console);
-    let (output_dir, timeline) = (arguments.output_dir.as_deref(), arguments.timeline.as_deref());
     Failure::first_or_all([
         ready.as_ref().err().cloned(),
-        output_dir.and_then(|path| OutputFolder::look_at(path).err()),
+        output_dir.and_then(|path| OutputFolder::look_at(path, Kind::Replay).err()),
         timeline.and_then(|path| look_at_file("--timeline", path).err()),
+        overwrite::refuse(&inputs, &outputs).err(),
     ])?;
     let ReadyReplay { scenario, workload, places } = ready?;
-    let files = [REPORT, REQUESTS, SERIES, SCALING];
-    let folder = output_dir.map(|path| OutputFolder::prepare(path, &files)).transpose()?;
+    let folder = output_dir.map(|path| OutputFolder::open(path, Kind::Replay)).transpose()?;
 
     let detail = match (timeline, &folder) {
         (Some(_), _) => ActivityDetail::Everything,
@@ -72,11 +71,17 @@ pub(super) fn run(
     note_losses(&summary, console);
     note_timing(&places, &record, console);
     note_host_time(started, &summary, console);
-    if let Some(path) = &arguments.timeline {
-        let options = TimelineOptions { one_request_in: arguments.timeline_sample };
-        save_timeline(path, &record, traffic.workload(), options)?;
-    }
-    present(&scenario, &traffic, &record, &summary, folder.as_ref(), console)
+    let options = TimelineOptions { one_request_in: arguments.timeline_sample };
+    let timeline = timeline.map(|path| save_timeline(path, &record, traffic.workload(), options));
+    let files = Files { folder, timeline: timeline.transpose()?.unwrap_or_default() };
+    present(&scenario, &traffic, &record, &summary, files, console)
+}
+
+/// Where the results go.
+struct Files {
+    folder: Option<OutputFolder>,
+    /// Written, and not in its place yet.
+    timeline: Batch,
 }
 
 fn present(
@@ -84,20 +89,26 @@ fn present(
     traffic: &Traffic,
     record: &RunRecord,
     summary: &Summary,
-    folder: Option<&OutputFolder>,
+    files: Files,
     console: Console,
 ) -> Result<Status, Failure> {
+    let Files { folder, timeline } = files;
     let input = &traffic.workload().input;
     let resolved = scenario.to_json();
     let report = Report::new(&resolved, summary, record, input);
-    if let Some(folder) = folder {
-        folder.write(REQUESTS, |out| write_requests(record, traffic.workload(), out))?;
+    if let Some(folder) = &folder {
+        let mut files = folder.replacement();
+        files.write(REQUESTS, |out| write_requests(record, traffic.workload(), out))?;
         if scenario.deployment.planner.is_some() {
-            folder.write(SCALING, |out| write_scaling(&record.scaling, out))?;
+            files.write(SCALING, |out| write_scaling(&record.scaling, out))?;
+        } else {
+            files.remove(SCALING);
         }
-        folder.write(SERIES, |out| write_json(&Series::new(record), out))?;
-        folder.write(REPORT, |out| report.write(out))?;
+        files.write(SERIES, |out| write_json(&Series::new(record), out))?;
+        files.write(REPORT, |out| report.write(out))?;
+        files.put()?;
     }
+    timeline.put().map_err(Failure::run)?;
     match console.format() {
         Format::Text => {
             Console::print(&replay_table(summary, &record.counters, input, Console::colours()))?;
@@ -110,14 +121,15 @@ fn present(
     Ok(Status::Success)
 }
 
-/// Writes the timeline to a file, packed if its name says so.
+/// Writes the timeline, packed if its name says so; it takes its place with the other files.
 fn save_timeline(
     path: &Path,
     record: &RunRecord,
     workload: &Workload,
     options: TimelineOptions,
-) -> Result<(), Failure> {
-    let written = write_atomically(path, |out| {
+) -> Result<Batch, Failure> {
+    let mut file = Batch::default();
+    let written = file.write(path, |out| {
         if path.extension().is_some_and(|extension| extension == "gz") {
             let mut packed = BufWriter::new(GzEncoder::new(out, Compression::default()));
             write_timeline(record, workload, options, &mut packed)?;
@@ -127,7 +139,8 @@ fn save_timeline(
             write_timeline(record, workload, options, out)
         }
     });
-    written.map_err(Failure::run)
+    written.map_err(Failure::run)?;
+    Ok(file)
 }
 
 /// Why a replay did not come to its end.

@@ -7,11 +7,20 @@ use serde_json::Value;
 use super::arguments::{FormatChoice, ReportArguments};
 use super::console::Console;
 use super::failure::{Failure, Status};
-use super::results::{find, json_file, json_lines};
+use super::names::{CANDIDATES, Kind, REPORT, REQUESTS, SCALING, SERIES, TRIALS};
+use super::output::look_at_file;
+use super::overwrite;
+use super::results::{answer, find, json_file, json_lines};
 use crate::report::files::write_atomically;
 use crate::report::html::{Figure, Page, ReplayFiles, STYLE, SearchFiles, replay_page, search_page};
 
 pub(super) fn run(arguments: &ReportArguments, form: FormatChoice) -> Result<Status, Failure> {
+    if let Some(path) = &arguments.output {
+        look_at_file("--output", path)?;
+        let results = [Kind::Replay, Kind::Search].into_iter();
+        let inputs = results.flat_map(|kind| overwrite::files("what is shown", &arguments.folder, kind));
+        overwrite::refuse(&inputs.collect::<Vec<_>>(), &[("--output".to_owned(), path.clone())])?;
+    }
     let page = load(&arguments.folder)?;
     let text = match form {
         FormatChoice::Html if arguments.figure.is_some() => {
@@ -59,21 +68,15 @@ fn load(folder: &Path) -> Result<Page, Failure> {
     let name =
         folder.canonicalize().ok().and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
     let name = name.unwrap_or_else(|| folder.display().to_string());
-    if let Some(path) = find(folder, "candidates.json") {
-        let trials = find(folder, "trials.jsonl").map(|path| json_lines(&path)).transpose()?;
-        let files = SearchFiles { result: json_file(&path)?, trials: trials.unwrap_or_default() };
-        return Ok(search_page(&name, &files));
+    if answer(folder)? == Kind::Search {
+        let trials = find(folder, TRIALS).map(|path| json_lines(&path)).transpose()?;
+        let result = json_file(&folder.join(CANDIDATES))?;
+        return Ok(search_page(&name, &SearchFiles { result, trials: trials.unwrap_or_default() }));
     }
-    let Some(path) = find(folder, "report.json") else {
-        return Err(Failure::input(format!(
-            "{}: holds neither report.json nor candidates.json: give the --output-dir of a replay or a search",
-            folder.display()
-        )));
-    };
-    let requests = find(folder, "requests.jsonl").map(|path| json_lines(&path)).transpose()?;
-    let series: Option<Value> = find(folder, "series.json").map(|path| json_file(&path)).transpose()?;
-    let ticks = find(folder, "scaling.jsonl").map(|path| json_lines(&path)).transpose()?.unwrap_or_default();
-    let files =
-        ReplayFiles { report: json_file(&path)?, requests: requests.unwrap_or_default(), series, ticks };
+    let requests = find(folder, REQUESTS).map(|path| json_lines(&path)).transpose()?;
+    let series: Option<Value> = find(folder, SERIES).map(|path| json_file(&path)).transpose()?;
+    let ticks = find(folder, SCALING).map(|path| json_lines(&path)).transpose()?.unwrap_or_default();
+    let report = json_file(&folder.join(REPORT))?;
+    let files = ReplayFiles { report, requests: requests.unwrap_or_default(), series, ticks };
     Ok(replay_page(&name, &files))
 }

@@ -7,11 +7,46 @@ use serde_json::{Map, Value};
 
 use super::failure::Failure;
 use super::input::open_file;
+use super::names::{CANDIDATES, Kind, TRIALS};
 use crate::report::files::SCHEMA_VERSION;
 
 /// A file of a folder, if it is there.
 pub(super) fn find(folder: &Path, name: &str) -> Option<PathBuf> {
     Some(folder.join(name)).filter(|path| path.is_file())
+}
+
+/// Whether a folder holds the answer of a replay or of a search.
+pub(super) fn answer(folder: &Path) -> Result<Kind, Failure> {
+    let refuse = |problem: &str| Err(Failure::input(format!("{}: {problem}", folder.display())));
+    let has = |kind: Kind| find(folder, kind.answer()).is_some();
+    match (has(Kind::Replay), has(Kind::Search)) {
+        (true, false) => Ok(Kind::Replay),
+        (false, true) => Ok(Kind::Search),
+        (true, true) => refuse(
+            "holds a replay (report.json) and a search (candidates.json): move the files of one of them to another folder",
+        ),
+        (false, false) if has(Kind::Part) => {
+            refuse("holds a part of a search: `spica search merge` makes an answer of all parts")
+        }
+        (false, false) if find(folder, TRIALS).is_some() => refuse(
+            "holds the trials of a search that did not finish (trials.jsonl) and no answer: run it again with --resume",
+        ),
+        (false, false) if !folder.is_dir() => refuse("there is no such folder"),
+        (false, false) => refuse(
+            "holds neither report.json nor candidates.json: give the --output-dir of a replay or a search",
+        ),
+    }
+}
+
+/// A folder that has to hold the answer of a search.
+pub(super) fn search_answer(folder: &Path) -> Result<(), Failure> {
+    match answer(folder)? {
+        Kind::Search => Ok(()),
+        _ => Err(Failure::input(format!(
+            "{}: holds a replay (report.json): give the --output-dir of a search",
+            folder.display()
+        ))),
+    }
 }
 
 /// Reads a result file.
@@ -45,10 +80,8 @@ pub(super) fn json_lines(path: &Path) -> Result<Vec<Value>, Failure> {
 
 /// The candidate of a rank.
 pub(super) fn candidate(folder: &Path, rank: usize) -> Result<Value, Failure> {
-    let Some(path) = find(folder, "candidates.json") else {
-        let message = "holds no candidates.json: give the --output-dir of a search";
-        return Err(Failure::input(format!("{}: {message}", folder.display())));
-    };
+    search_answer(folder)?;
+    let path = folder.join(CANDIDATES);
     let result = json_file(&path)?;
     let candidates = result["candidates"].as_array().map(Vec::as_slice).unwrap_or_default();
     let found = rank.checked_sub(1).and_then(|index| candidates.get(index)).cloned();

@@ -1,6 +1,7 @@
 //! `spica search`: the main job.
 
-use std::io::Write;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
 use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::Arc;
@@ -10,28 +11,21 @@ use super::arguments::{Format, SearchArguments, SearchCommand, StrictTiming};
 use super::console::{Console, complain};
 use super::failure::{Failure, Status};
 use super::input::load_document;
-use super::output::OutputFolder;
+use super::journal::{self, Past, unfinished};
+use super::names::{BEST, CANDIDATES, FAILED, Kind, NEXT_TRIALS, PARETO, TRIALS};
+use super::output::{OutputFolder, Replacement};
+use super::overwrite;
 use super::pareto_csv;
 use super::prepare;
 use super::progress::ProgressOnTerminal;
 use super::ranking_table::search_table;
 use super::shard;
+use crate::config::scenario::Scenario;
 use crate::config::{Loaded, Places};
 use crate::registry::Registry;
 use crate::report::files::write_json;
 use crate::run;
-use crate::search::{
-    self, Evaluator, Journal, Options, PastTrial, Plan, Requests, SearchError, SearchResult, Watcher,
-};
-
-/// The files that a search writes.
-const CANDIDATES: &str = "candidates.json";
-pub(super) const TRIALS: &str = "trials.jsonl";
-const BEST: &str = "best.yaml";
-const PARETO: &str = "pareto.csv";
-/// Scenarios of trials that failed, one for each of the first reasons.
-const FAILED: [&str; 3] = ["failed-1.yaml", "failed-2.yaml", "failed-3.yaml"];
-pub(super) const ALL: [&str; 7] = [CANDIDATES, BEST, PARETO, TRIALS, FAILED[0], FAILED[1], FAILED[2]];
+use crate::search::{self, Evaluator, Options, Plan, Requests, SearchError, SearchResult, Watcher};
 
 pub(super) fn run(
     arguments: &SearchArguments,
@@ -45,42 +39,52 @@ pub(super) fn run(
     }
     let file = arguments.config.as_deref().expect("the parser asks for it");
     let loaded = load_document(file, &arguments.overrides.set, console)?;
-    let ready = ready(file, loaded, arguments.timing, &registry, console);
     let output_dir = arguments.output_dir.as_deref();
+    let inputs = overwrite::inputs(file, &loaded.document);
+    let ready = ready(file, loaded, arguments.timing, &registry, console);
     Failure::first_or_all([
         ready.as_ref().err().cloned(),
-        output_dir.and_then(|path| OutputFolder::look_at(path).err()),
-        output_dir.filter(|_| !arguments.resume).and_then(unfinished),
+        output_dir.and_then(|path| OutputFolder::look_at(path, Kind::Search).err()),
+        overwrite::refuse(&inputs, &overwrite::outputs(output_dir, Kind::Search)).err(),
+        output_dir.filter(|_| !arguments.resume).and_then(|path| unfinished(path, Kind::Search)),
     ])?;
     let ready = ready?;
     let threads = arguments.threads.unwrap_or_else(|| default_threads(&ready.plan));
     announce(file, &ready, threads, console);
+    let folder = output_dir.map(|path| OutputFolder::open(path, Kind::Search)).transpose()?;
+    let past = past(folder.as_ref(), arguments.resume, console)?;
     let interrupt = interrupt_on_signal()?;
     let (plan, evaluator) = evaluator(ready, registry, &interrupt)?;
-    // The answer of a run that is resumed is replaced by the next one, not before.
-    let stale: &[&str] = if arguments.resume { &[] } else { &ALL };
-    let folder =
-        arguments.output_dir.as_deref().map(|path| OutputFolder::prepare(path, stale)).transpose()?;
-    let past = match &folder {
-        Some(folder) if arguments.resume => reopen(folder, console)?,
-        Some(folder) => Past { journal: Some(folder.journal(TRIALS)?), trials: Vec::new() },
-        None => Past::default(),
-    };
+    let known = past.trials.len() as u64;
     let result =
         search(&plan, &evaluator, options(threads, interrupt, past, console), output_dir.as_slice())?;
-    present(&result, folder.as_ref(), console)
+    if let Some(folder) = &folder {
+        if result.was_interrupted() && folder.has_answer() && !goes_beyond(&result, folder, known) {
+            keep_answer(folder, console);
+        } else {
+            write_files(&result, folder.replacement(), console)?;
+        }
+    }
+    print(&result, console)
 }
 
-/// Why a search must not begin anew in a folder: it holds the trials of one that never came to an answer.
-fn unfinished(folder: &Path) -> Option<Failure> {
-    let journal = folder.join(TRIALS);
-    let has_trials = std::fs::metadata(&journal).is_ok_and(|file| file.len() > 0);
-    (has_trials && !folder.join(CANDIDATES).exists()).then(|| {
-        Failure::input(format!(
-            "{}: trials of a search that did not finish; --resume goes on with them, and without this file a search begins anew",
-            journal.display()
-        ))
-    })
+/// The trials to go on from.
+pub(super) fn past(folder: Option<&OutputFolder>, resume: bool, console: Console) -> Result<Past, Failure> {
+    match folder {
+        None => Ok(Past::default()),
+        Some(folder) if resume => journal::resume(folder, console),
+        Some(folder) => journal::begin(folder),
+    }
+}
+
+/// Whether an interrupted search knows more than the answer in its folder, of which it is a continuation.
+fn goes_beyond(result: &SearchResult, folder: &OutputFolder, known: u64) -> bool {
+    !folder.file(NEXT_TRIALS).exists() && result.tally.total() > known
+}
+
+fn keep_answer(folder: &OutputFolder, console: Console) {
+    let folder = folder.path().display();
+    console.note(format!("interrupted: {folder} keeps the answer that it had; --resume goes on"));
 }
 
 /// Runs a search; `folders` hold the journals that it goes on from.
@@ -118,42 +122,13 @@ pub(super) fn options(
     }
 }
 
-/// Writes and prints an answer.
-pub(super) fn present(
-    result: &SearchResult,
-    folder: Option<&OutputFolder>,
-    console: Console,
-) -> Result<Status, Failure> {
-    if let Some(folder) = folder {
-        write_files(result, folder)?;
-        write_failures(result, folder, console)?;
-    }
+/// Prints an answer.
+pub(super) fn print(result: &SearchResult, console: Console) -> Result<Status, Failure> {
     match console.format() {
         Format::Text => Console::print(&search_table(result))?,
         Format::Json => Console::print_json(result)?,
     }
     Ok(conclude(result))
-}
-
-/// What an earlier run has left.
-#[derive(Default)]
-pub(super) struct Past {
-    /// The journal to write on.
-    pub(super) journal: Option<Box<dyn Write + Send>>,
-    /// What it holds.
-    pub(super) trials: Vec<PastTrial>,
-}
-
-/// Opens the journal of an earlier run to go on with it.
-pub(super) fn reopen(folder: &OutputFolder, console: Console) -> Result<Past, Failure> {
-    let journal = Journal::read(&folder.read_journal(TRIALS)?).map_err(|error| {
-        Failure::input(format!("--resume: {}: {error}", folder.path().join(TRIALS).display()))
-    })?;
-    console.note(format!("resuming after {} trials", journal.trials.len()));
-    if journal.is_torn {
-        console.note(format!("{TRIALS}: the last line was cut off and has been removed"));
-    }
-    Ok(Past { journal: Some(folder.append_to_journal(TRIALS, journal.length)?), trials: journal.trials })
 }
 
 /// A search with all that it needs.
@@ -228,35 +203,48 @@ pub(super) fn default_threads(plan: &Plan) -> NonZeroUsize {
     NonZeroUsize::new(plan.config.sweep.parallel_evals as usize).map_or(cores, |most| most.min(cores))
 }
 
-fn write_files(result: &SearchResult, folder: &OutputFolder) -> Result<(), Failure> {
-    folder.write(CANDIDATES, |out| write_json(result, out))?;
+/// Writes an answer, in the place of an earlier one.
+pub(super) fn write_files(
+    result: &SearchResult,
+    mut files: Replacement<'_>,
+    console: Console,
+) -> Result<(), Failure> {
+    files.write(CANDIDATES, |out| write_json(result, out))?;
     if result.goal.is_pareto() {
-        folder.write(PARETO, |out| pareto_csv::write(result, out))?;
+        files.write(PARETO, |out| pareto_csv::write(result, out))?;
     } else {
-        folder.remove(PARETO)?;
+        files.remove(PARETO);
     }
-    if let Some(best) = result.best() {
-        let yaml = best.scenario.with_paths_from(folder.path()).to_yaml();
-        folder.write(BEST, |out| out.write_all(yaml.as_bytes()))
-    } else {
-        folder.remove(BEST)
+    match result.best() {
+        Some(best) => files.write(BEST, yaml(&best.scenario, &files))?,
+        None => files.remove(BEST),
     }
-}
-
-/// Leaves behind what replays trials that failed, and says how.
-fn write_failures(result: &SearchResult, folder: &OutputFolder, console: Console) -> Result<(), Failure> {
+    let mut notes = Vec::new();
     let mut failures = result.failures();
     for name in FAILED {
         let Some((reason, scenario)) = failures.next() else {
-            folder.remove(name)?;
+            files.remove(name);
             continue;
         };
-        let yaml = scenario.with_paths_from(folder.path()).to_yaml();
-        folder.write(name, |out| out.write_all(yaml.as_bytes()))?;
-        console
-            .note(format!("{reason}: `spica replay {}` does it again", folder.path().join(name).display()));
+        files.write(name, yaml(scenario, &files))?;
+        let file = files.folder().file(name);
+        notes.push(format!("{reason}: `spica replay {}` does it again", file.display()));
+    }
+    files.take_over(NEXT_TRIALS, TRIALS);
+    files.put()?;
+    for note in &notes {
+        console.note(note);
     }
     Ok(())
+}
+
+/// Writes a scenario with paths as its place among the files asks for.
+fn yaml(
+    scenario: &Scenario,
+    files: &Replacement<'_>,
+) -> impl FnOnce(&mut BufWriter<File>) -> io::Result<()> + use<> {
+    let text = scenario.with_paths_from(files.folder().path()).to_yaml();
+    move |out| out.write_all(text.as_bytes())
 }
 
 fn conclude(result: &SearchResult) -> Status {

@@ -1,7 +1,8 @@
 //! `spica search shard` and `spica search merge`: a search in parts.
 
+use std::io::Write;
 use std::num::NonZeroUsize;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -10,17 +11,17 @@ use super::arguments::{MergeArguments, ShardArguments};
 use super::console::Console;
 use super::failure::{Failure, Status};
 use super::input::load_document;
+use super::journal::{Past, unfinished};
+use super::names::{CANDIDATES, CONFIG, Kind, NEXT_TRIALS, SHARD, TRIALS};
 use super::output::OutputFolder;
+use super::overwrite;
 use super::prepare;
-use super::search::{self, ALL, Past, TRIALS};
+use super::search;
 use crate::config::scenario::Scenario;
 use crate::registry::Registry;
 use crate::report::files::write_json;
 use crate::search::{Bar, Evaluation, Evaluator, Forecasts, Journal, Plan, Shard};
 
-/// The files of a part beside its journal.
-const CONFIG: &str = "config.yaml";
-const SHARD: &str = "shard.json";
 const SCHEMA_VERSION: u32 = 1;
 
 /// What `shard.json` holds.
@@ -53,9 +54,17 @@ pub(super) fn run_part(
     }
     let file = &arguments.config;
     let loaded = load_document(file, &arguments.overrides.set, console)?;
+    let inputs = overwrite::inputs(file, &loaded.document);
+    let outputs = overwrite::outputs(Some(&arguments.output_dir), Kind::Part);
     let ready = search::ready(file, loaded, arguments.timing, &registry, console);
-    let output_dir = OutputFolder::look_at(&arguments.output_dir);
-    Failure::first_or_all([ready.as_ref().err().cloned(), output_dir.err()])?;
+    let output_dir = OutputFolder::look_at(&arguments.output_dir, Kind::Part);
+    let unfinished = unfinished(&arguments.output_dir, Kind::Part).filter(|_| !arguments.resume);
+    Failure::first_or_all([
+        ready.as_ref().err().cloned(),
+        output_dir.err(),
+        overwrite::refuse(&inputs, &outputs).err(),
+        unfinished,
+    ])?;
     let ready = ready?;
     let parts = ready
         .plan
@@ -64,14 +73,10 @@ pub(super) fn run_part(
     let trials: u64 = parts.iter().map(|part| part.end - part.start).sum();
     let threads = arguments.threads.unwrap_or_else(|| search::default_threads(&ready.plan));
     search::announce(file, &ready, threads, console);
+    let folder = OutputFolder::open(&arguments.output_dir, Kind::Part)?;
+    let past = search::past(Some(&folder), arguments.resume, console)?;
     let interrupt = search::interrupt_on_signal()?;
     let (plan, evaluator) = search::evaluator(ready, registry, &interrupt)?;
-
-    let stale =
-        ALL.iter().copied().filter(|name| *name != TRIALS || !arguments.resume).chain([SHARD, CONFIG]);
-    let folder = OutputFolder::prepare(&arguments.output_dir, &stale.collect::<Vec<_>>())?;
-    let resolved = plan.config.with_paths_from(folder.path()).to_yaml();
-    folder.write(CONFIG, |out| std::io::Write::write_all(out, resolved.as_bytes()))?;
     let about = ShardFile {
         schema_version: SCHEMA_VERSION,
         index: shard.index,
@@ -79,18 +84,18 @@ pub(super) fn run_part(
         requests: evaluator.fingerprint(),
         load_predictors: Forecasts::clone(&plan.forecasts),
     };
-    folder.write(SHARD, |out| write_json(&about, out))?;
-    let past = if arguments.resume {
-        search::reopen(&folder, console)?
-    } else {
-        Past { journal: Some(folder.journal(TRIALS)?), trials: Vec::new() }
-    };
     let mut options = search::options(threads, interrupt, past, console);
     options.shard = Some(shard);
     let result = search::search(&plan, &evaluator, options, &[&arguments.output_dir])?;
     if result.was_interrupted() {
         return Ok(Status::Interrupted);
     }
+    let resolved = plan.config.with_paths_from(folder.path()).to_yaml();
+    let mut files = folder.replacement();
+    files.write(CONFIG, |out| out.write_all(resolved.as_bytes()))?;
+    files.write(SHARD, |out| write_json(&about, out))?;
+    files.take_over(NEXT_TRIALS, TRIALS);
+    files.put()?;
     let (index, of) = (shard.index, shard.of);
     Console::print(&format!("part {index} of {of}: {trials} trials, {} feasible\n", result.tally.feasible))?;
     Ok(Status::Success)
@@ -117,7 +122,9 @@ pub(super) fn merge(
     registry: &Registry,
 ) -> Result<Status, Failure> {
     if let Some(output) = &arguments.output_dir {
-        look_at_output(output, &arguments.parts)?;
+        // None of the parts, whose trials it would replace, is a folder for a search.
+        OutputFolder::look_at(output, Kind::Search)?;
+        unfinished(output, Kind::Search).map_or(Ok(()), Err)?;
     }
     let mut parts = Vec::new();
     for path in &arguments.parts {
@@ -133,34 +140,24 @@ pub(super) fn merge(
     let plan = plan.forecasting(first.load_predictors.clone());
     check_finished(&plan, &parts)?;
     let evaluator: Arc<dyn Evaluator> = Arc::new(Recorded { requests: first.requests });
-    let output = arguments.output_dir.as_deref().map(|path| OutputFolder::prepare(path, &ALL)).transpose()?;
-    let past = Past {
-        journal: output.as_ref().map(|folder| folder.journal(TRIALS)).transpose()?,
-        trials: parts.iter().flat_map(|((_, journal), _)| journal.trials.iter().cloned()).collect(),
+    let trials = parts.iter().flat_map(|((_, journal), _)| journal.trials.iter().cloned()).collect();
+    let output = arguments.output_dir.as_deref();
+    let output = output.map(|path| OutputFolder::open(path, Kind::Search)).transpose()?;
+    let mut files = output.as_ref().map(OutputFolder::replacement);
+    let journal = match &mut files {
+        Some(files) => Some(Box::new(files.open(TRIALS)?) as Box<dyn Write + Send>),
+        None => None,
     };
     let interrupt = search::interrupt_on_signal()?;
-    let mut options = search::options(NonZeroUsize::MIN, interrupt, past, console);
+    let mut options = search::options(NonZeroUsize::MIN, interrupt, Past { journal, trials }, console);
     options.journalled = 0;
     options.shard = Some(Shard::WHOLE);
     let folders: Vec<&Path> = parts.iter().map(|(_, folder)| *folder).collect();
     let result = search::search(&plan, &evaluator, options, &folders)?;
-    search::present(&result, output.as_ref(), console)
-}
-
-/// The folder of the whole search is none of its parts, whose journals it would replace.
-fn look_at_output(output: &Path, parts: &[PathBuf]) -> Result<(), Failure> {
-    OutputFolder::look_at(output)?;
-    let real = |path: &Path| path.canonicalize().ok();
-    let is_part = |part: &&PathBuf| real(output).is_some_and(|output| real(part) == Some(output));
-    match parts.iter().find(is_part) {
-        None => Ok(()),
-        Some(part) => {
-            let (output, part) = (output.display(), part.display());
-            Err(Failure::input(format!(
-                "--output-dir {output}: is the part {part}; give a folder of its own"
-            )))
-        }
+    if let Some(files) = files.filter(|_| !result.was_interrupted()) {
+        search::write_files(&result, files, console)?;
     }
+    search::print(&result, console)
 }
 
 type Part<'a> = ((ShardFile, Journal), &'a Path);
@@ -172,6 +169,9 @@ fn read_part(path: &Path) -> Result<(ShardFile, Journal), Failure> {
     let read = |name: &str| {
         std::fs::read(path.join(name)).map_err(|error| refuse(name, &format!("cannot be read: {error}")))
     };
+    if !path.join(SHARD).exists() {
+        return Err(no_part(path));
+    }
     let about: ShardFile = serde_json::from_slice(&read(SHARD)?)
         .map_err(|error| refuse(SHARD, &format!("does not describe a part of a search: {error}")))?;
     if about.schema_version != SCHEMA_VERSION {
@@ -180,6 +180,20 @@ fn read_part(path: &Path) -> Result<(ShardFile, Journal), Failure> {
     }
     let journal = Journal::read(&read(TRIALS)?).map_err(|error| refuse(TRIALS, &error))?;
     Ok((about, journal))
+}
+
+/// Why a folder without `shard.json` cannot be merged.
+fn no_part(path: &Path) -> Failure {
+    let problem = if !path.is_dir() {
+        "there is no such folder"
+    } else if path.join(CANDIDATES).exists() {
+        "holds a whole search (candidates.json), not a part of one"
+    } else if path.join(TRIALS).exists() {
+        "holds trials but no shard.json: the part has not come to its end; run it again with --resume"
+    } else {
+        "holds no part of a search (shard.json): give folders that `spica search shard` has written"
+    };
+    Failure::input(format!("{}: {problem}", path.display()))
 }
 
 /// Every part has to be there once, of the same search.

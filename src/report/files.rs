@@ -63,25 +63,108 @@ pub fn write_atomically(
     path: &Path,
     write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
 ) -> io::Result<()> {
-    replace(path, write).map_err(|error| {
-        io::Error::new(error.kind(), format!("{} could not be written: {error}", path.display()))
-    })
+    let mut batch = Batch::default();
+    batch.write(path, write)?;
+    batch.put()
 }
 
-fn replace(path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> io::Result<()> {
-    // A new file takes the place of an old one, and must not take that of a device or a pipe.
-    if path.exists() && !path.is_file() {
-        return Err(io::Error::other("it is there and no regular file"));
+/// Files that take their places all together: each is complete under a temporary name before the first is renamed.
+///
+/// What is dropped before that leaves everything as it was.
+#[derive(Debug, Default)]
+pub struct Batch {
+    ready: Vec<(Temporary, PathBuf)>,
+    stale: Vec<PathBuf>,
+    moved: Vec<(PathBuf, PathBuf)>,
+}
+
+impl Batch {
+    /// Writes what is going to be at `path` under a temporary name beside it.
+    ///
+    /// # Errors
+    /// Any failure, of `write` too; it names `path` and keeps its kind.
+    pub fn write(
+        &mut self,
+        path: &Path,
+        write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
+    ) -> io::Result<()> {
+        self.prepare(path, write).map_err(|error| unwritten(path, &error))
     }
-    let (temporary, file) = Temporary::beside(path)?;
-    let mut writer = BufWriter::new(file);
-    write(&mut writer)?;
-    // Closed before it is renamed: some systems refuse to rename an open file.
-    drop(writer.into_inner().map_err(io::IntoInnerError::into_error)?);
-    temporary.rename(path)
+
+    fn prepare(
+        &mut self,
+        path: &Path,
+        write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let mut writer = BufWriter::new(self.open(path)?);
+        write(&mut writer)?;
+        // Closed before it is renamed: some systems refuse to rename an open file.
+        drop(writer.into_inner().map_err(io::IntoInnerError::into_error)?);
+        Ok(())
+    }
+
+    /// A file under a temporary name that is going to be at `path`.
+    ///
+    /// # Errors
+    /// When it cannot be made, or `path` is something else than a file.
+    pub fn open(&mut self, path: &Path) -> io::Result<File> {
+        // A new file takes the place of an old one, and must not take that of a device or a pipe.
+        if path.exists() && !path.is_file() {
+            return Err(io::Error::other("it is there and no regular file"));
+        }
+        let (temporary, file) = Temporary::beside(path)?;
+        self.ready.push((temporary, path.to_owned()));
+        Ok(file)
+    }
+
+    /// Lets `path` be gone afterwards.
+    pub fn remove(&mut self, path: PathBuf) {
+        self.stale.push(path);
+    }
+
+    /// Lets what is at `from` be at `to` afterwards. This comes last: where it has not happened, the batch was cut off.
+    pub fn rename(&mut self, from: PathBuf, to: PathBuf) {
+        self.moved.push((from, to));
+    }
+
+    /// Puts all of it in place.
+    ///
+    /// # Errors
+    /// When a file cannot be renamed or removed; those before it are in their places then.
+    pub fn put(self) -> io::Result<()> {
+        for (temporary, path) in self.ready {
+            temporary.rename(&path).map_err(|error| unwritten(&path, &error))?;
+        }
+        for path in self.stale {
+            match fs::remove_file(&path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(unwritten(&path, &error));
+                }
+                _ => {}
+            }
+        }
+        self.moved
+            .iter()
+            .try_for_each(|(from, to)| fs::rename(from, to).map_err(|error| unwritten(to, &error)))
+    }
+}
+
+fn unwritten(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{} could not be written: {error}", path.display()))
+}
+
+/// Whether a file in the folder of `name` is what a process that was killed while it wrote `name` has left.
+pub fn is_leftover(file: &str, name: &str) -> bool {
+    let number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let rest = file.strip_prefix('.').and_then(|file| file.strip_prefix(name));
+    let numbers = rest.and_then(|rest| rest.strip_prefix('.')).and_then(|rest| rest.strip_suffix(".tmp"));
+    numbers
+        .and_then(|numbers| numbers.split_once('-'))
+        .is_some_and(|(process, attempt)| number(process) && number(attempt))
 }
 
 /// A file that is removed unless it is renamed.
+#[derive(Debug)]
 struct Temporary {
     path: Option<PathBuf>,
 }
@@ -169,6 +252,46 @@ mod tests {
         let panic = std::panic::catch_unwind(|| write_atomically(&path, |_| panic!("half way")));
         assert!(panic.is_err());
         assert_eq!(names(folder.path()), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_batch_takes_its_places_together_or_not_at_all() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        for name in ["a", "b", "stale", "next"] {
+            fs::write(path(name), "old").unwrap();
+        }
+        let batch = |last: io::Result<()>| {
+            let mut batch = Batch::default();
+            batch.write(&path("a"), |out| out.write_all(b"new"))?;
+            batch.remove(path("stale"));
+            batch.remove(path("absent"));
+            batch.rename(path("next"), path("b"));
+            batch.write(&path("c"), |_| last)?;
+            batch.put()
+        };
+        let error = batch(Err(io::Error::other("no"))).unwrap_err();
+        assert!(error.to_string().ends_with("c could not be written: no"), "{error}");
+        assert_eq!(names(folder.path()), ["a", "b", "next", "stale"]);
+        assert_eq!(fs::read_to_string(path("a")).unwrap(), "old");
+        batch(Ok(())).unwrap();
+        assert_eq!(names(folder.path()), ["a", "b", "c"]);
+        assert_eq!(fs::read_to_string(path("a")).unwrap(), "new");
+    }
+
+    #[test]
+    fn leftovers_are_told_by_their_names() {
+        assert!(is_leftover(".report.json.123-0.tmp", "report.json"));
+        for other in [
+            "report.json",
+            ".report.json.tmp",
+            ".report.json.1-.tmp",
+            ".report.json.a-0.tmp",
+            ".other.json.1-0.tmp",
+            "report.json.1-0.tmp",
+        ] {
+            assert!(!is_leftover(other, "report.json"), "{other}");
+        }
     }
 
     #[test]

@@ -367,7 +367,7 @@ fn journals_of_another_search_and_folders_of_parts() {
     let parts = [place.read("part0/trials.jsonl"), place.read("part1/trials.jsonl")];
     place
         .run(&["search", "merge", "part0", "part1", "--output-dir", "./part1"])
-        .refusing(&["--output-dir ./part1: is the part part1"]);
+        .refusing(&["--output-dir ./part1: holds a part of a search (shard.json); give the search a folder"]);
     place
         .run(&["search", "merge", "part0", "part1", "--output-dir", "search.yaml"])
         .refusing(&["search.yaml is a file, not a folder"]);

@@ -30,6 +30,7 @@ mod layers;
 mod load_predictors;
 mod manifest_schema;
 mod model_facts;
+mod output_folders;
 mod pictures;
 mod planners;
 mod profile_accuracy;

@@ -111,7 +111,7 @@ fn a_policy_that_panics_fails_its_trials_and_leaves_what_replays_them() {
 
 /// The program where no file can grow beyond so many blocks of 512 bytes: writing on fails as it does on a full disk.
 #[cfg(unix)]
-fn on_a_small_disk(place: &Workplace, blocks: u64, arguments: &str) -> Answer {
+pub(crate) fn on_a_small_disk(place: &Workplace, blocks: u64, arguments: &str) -> Answer {
     let program = env!("CARGO_BIN_EXE_spica");
     // Without the trap the signal of the limit would end the program before it sees the error.
     let script = format!("trap '' XFSZ; ulimit -f {blocks}; exec '{program}' {arguments}");

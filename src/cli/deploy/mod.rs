@@ -17,13 +17,9 @@ use self::frontend::{frontend, planner, takes_kv_events};
 use super::arguments::{DeployArguments, DeployForm, Format};
 use super::console::Console;
 use super::failure::{Failure, Status};
-use super::output::OutputFolder;
-use super::results::{candidate, find, json_file};
-
-/// The files that `--output-dir` gets.
-const COMMANDS: &str = "commands.sh";
-const DYNAMO: &str = "dynamo.yaml";
-const KUBERNETES: &str = "kubernetes.yaml";
+use super::names::{COMMANDS, DYNAMO, KUBERNETES, Kind, REPORT};
+use super::output::{OutputFolder, look_at_folder};
+use super::results::{answer, candidate, json_file};
 
 /// A candidate, ready to be written down.
 struct Plan {
@@ -53,17 +49,22 @@ struct PoolPlan {
 }
 
 pub(super) fn run(arguments: &DeployArguments, console: Console) -> Result<Status, Failure> {
+    if let Some(path) = &arguments.output_dir {
+        look_at_folder("--output-dir", path)?;
+    }
     let plan = plan(arguments)?;
     if let Some(path) = &arguments.output_dir {
-        let folder = OutputFolder::prepare(path, &[COMMANDS, DYNAMO, KUBERNETES])?;
+        let folder = OutputFolder::open(path, Kind::Deployment)?;
+        let mut files = folder.replacement();
         for (name, form) in [
             (COMMANDS, DeployForm::Commands),
             (DYNAMO, DeployForm::Dynamo),
             (KUBERNETES, DeployForm::Kubernetes),
         ] {
             let text = plan.text(form, arguments);
-            folder.write(name, |out| std::io::Write::write_all(out, text.as_bytes()))?;
+            files.write(name, |out| std::io::Write::write_all(out, text.as_bytes()))?;
         }
+        files.put()?;
     }
     match console.format() {
         Format::Text => Console::print(&plan.text(arguments.to, arguments))?,
@@ -177,21 +178,15 @@ fn is_set(value: &Value) -> bool {
 
 /// The settings and the scenario of a candidate, or of a replay.
 fn source(folder: &Path, rank: usize) -> Result<(Map<String, Value>, Value), Failure> {
-    if find(folder, "candidates.json").is_some() {
+    if answer(folder)? == Kind::Search {
         let candidate = candidate(folder, rank)?;
         let config = candidate["config"].as_object().cloned().unwrap_or_default();
         return Ok((config, candidate["scenario"].clone()));
     }
-    let Some(path) = find(folder, "report.json") else {
-        return Err(Failure::input(format!(
-            "{}: holds neither candidates.json nor report.json: give the --output-dir of a search or a replay",
-            folder.display()
-        )));
-    };
     if rank != 1 {
         return Err(Failure::input("--rank: a replay has one deployment only"));
     }
-    Ok((Map::new(), json_file(&path)?["scenario"].clone()))
+    Ok((Map::new(), json_file(&folder.join(REPORT))?["scenario"].clone()))
 }
 
 fn pool_plan(name: &'static str, deployment: &Value, config: &Map<String, Value>) -> PoolPlan {

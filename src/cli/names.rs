@@ -1,0 +1,85 @@
+//! The files that commands write to a folder, and by which it is known whose folder it is.
+
+use std::path::Path;
+
+/// What a replay writes.
+pub(super) const REPORT: &str = "report.json";
+pub(super) const REQUESTS: &str = "requests.jsonl";
+pub(super) const SCALING: &str = "scaling.jsonl";
+pub(super) const SERIES: &str = "series.json";
+
+/// What a search writes.
+pub(super) const CANDIDATES: &str = "candidates.json";
+pub(super) const TRIALS: &str = "trials.jsonl";
+pub(super) const BEST: &str = "best.yaml";
+pub(super) const PARETO: &str = "pareto.csv";
+/// Scenarios of trials that failed, one for each of the first reasons.
+pub(super) const FAILED: [&str; 3] = ["failed-1.yaml", "failed-2.yaml", "failed-3.yaml"];
+/// The trials of a search whose answer is going to replace an earlier one, which keeps its own till then.
+pub(super) const NEXT_TRIALS: &str = "trials.next.jsonl";
+
+/// What a part of a search writes beside its trials.
+pub(super) const CONFIG: &str = "config.yaml";
+pub(super) const SHARD: &str = "shard.json";
+
+/// What starts a deployment.
+pub(super) const COMMANDS: &str = "commands.sh";
+pub(super) const DYNAMO: &str = "dynamo.yaml";
+pub(super) const KUBERNETES: &str = "kubernetes.yaml";
+
+/// Whose results a folder holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Replay,
+    Search,
+    Part,
+    /// Stands beside the results that it was made of.
+    Deployment,
+}
+
+impl Kind {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Replay => "replay",
+            Self::Search => "search",
+            Self::Part => "part of a search",
+            Self::Deployment => "deployment",
+        }
+    }
+
+    /// Every file that it may write.
+    pub(super) fn files(self) -> &'static [&'static str] {
+        const OF_REPLAY: &[&str] = &[REPORT, REQUESTS, SCALING, SERIES];
+        const OF_SEARCH: &[&str] =
+            &[CANDIDATES, TRIALS, NEXT_TRIALS, BEST, PARETO, FAILED[0], FAILED[1], FAILED[2]];
+        match self {
+            Self::Replay => OF_REPLAY,
+            Self::Search => OF_SEARCH,
+            Self::Part => &[SHARD, CONFIG, TRIALS, NEXT_TRIALS],
+            Self::Deployment => &[COMMANDS, DYNAMO, KUBERNETES],
+        }
+    }
+
+    /// The file that is there when it has come to its end.
+    pub(super) fn answer(self) -> &'static str {
+        match self {
+            Self::Replay => REPORT,
+            Self::Search => CANDIDATES,
+            Self::Part => SHARD,
+            Self::Deployment => COMMANDS,
+        }
+    }
+
+    /// Results of another kind that a folder holds, and the file that tells.
+    pub(super) fn stranger(self, folder: &Path) -> Option<(Self, &'static str)> {
+        let (replay, search, part) =
+            ((Self::Replay, REPORT), (Self::Search, CANDIDATES), (Self::Part, SHARD));
+        let strangers = match self {
+            Self::Replay => vec![search, part, (Self::Search, TRIALS), (Self::Search, NEXT_TRIALS)],
+            Self::Search => vec![replay, part],
+            Self::Part => vec![replay, search],
+            Self::Deployment => Vec::new(),
+        };
+        strangers.into_iter().find(|(_, file)| folder.join(file).exists())
+    }
+}
