@@ -9,11 +9,15 @@ use super::arguments::StrictTiming;
 use super::console::Console;
 use super::failure::Failure;
 use super::input::{load_requests, load_workload, open_file};
-use crate::config::scenario::{DeploymentMode, PolicyConfig, Scenario, WorkloadSource};
-use crate::config::search::{LoadShape, SmartSearchConfig};
+use crate::config::scenario::{
+    BACKEND_SCHEDULER, DeploymentMode, EngineOptions, PolicyConfig, Scenario, WorkloadSource,
+};
+use crate::config::search::{LoadShape, SearchSpace, SmartSearchConfig};
 use crate::config::{Document, Loaded, Places};
+use crate::engine::EnginePool;
 use crate::model::Catalogue;
 use crate::registry::{PolicyError, Registry};
+use crate::report::record::Role;
 use crate::search::{Plan, Refusal, Requests};
 use crate::serving;
 use crate::workload::Workload;
@@ -62,6 +66,7 @@ pub(super) fn plan(config: SmartSearchConfig, places: &Places, registry: &Regist
     let space = &config.search_space;
     let planners = space.planner_scaling_policy.iter().filter_map(|policy| policy.registered());
     let mut problems = policy_problems(space.router_mode.iter(), planners, &space.deployment_mode, registry);
+    problems.extend(scheduler_problems(space, registry));
     let trace = match &config.workload.load {
         LoadShape::Trace(trace) => open_file(&trace.source.path).err(),
         _ => None,
@@ -147,6 +152,28 @@ fn policy_problems<'a>(
     for line in errors.iter().flat_map(PolicyError::lines) {
         if !lines.contains(&line) {
             lines.push(line);
+        }
+    }
+    lines
+}
+
+/// Makes every scheduler of a search, to see whether it can serve the workers of its modes.
+fn scheduler_problems(space: &SearchSpace, registry: &Registry) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    let roles = space.deployment_mode.iter().flat_map(|mode| match mode {
+        DeploymentMode::Agg => &[Role::Agg][..],
+        DeploymentMode::Disagg => &[Role::Prefill, Role::Decode],
+    });
+    for (&role, &backend) in roles.flat_map(|role| space.backend.iter().map(move |backend| (role, backend))) {
+        for config in space.scheduler.iter().filter(|config| config.policy != BACKEND_SCHEDULER) {
+            let scheduler = Some(Box::new(config.clone()));
+            let options = EngineOptions { scheduler, ..EngineOptions::for_backend(backend) };
+            let error = registry.engine(&EnginePool { role, dp_size: 1, options: &options }).err();
+            for line in error.iter().flat_map(PolicyError::lines) {
+                if !lines.contains(&line) {
+                    lines.push(line);
+                }
+            }
         }
     }
     lines

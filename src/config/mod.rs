@@ -240,6 +240,7 @@ search_space:
   timing: {model: profile}
   kv_transfer: {}
   router_mode: [{policy: x}]
+  scheduler: [{policy: x}]
   planner_scaling_policy: [{enable_load_scaling: true}, {policy: x}]
   planner_fpm_sampling: [{}]
   planner_load_sensitivity: [{}]

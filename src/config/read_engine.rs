@@ -5,9 +5,10 @@ use super::numbers::Limit;
 use super::read_timing::{Timing, timing};
 use super::reader::Section;
 use super::scenario::{
-    Backend, CapacitySource, EngineOptions, KvEvictionPolicy, MemoryConfig, Pool, PreemptionMode,
-    SglangOptions, TimingConfig,
+    BACKEND_SCHEDULER, Backend, CapacitySource, EngineOptions, KvEvictionPolicy, MemoryConfig, PolicyConfig,
+    Pool, PreemptionMode, SglangOptions, TimingConfig,
 };
+use super::value::{Value, listed};
 
 /// More than any fleet; it keeps sums of workers and GPUs within their types.
 pub(super) const MOST_WORKERS: u32 = 100_000;
@@ -127,7 +128,11 @@ fn read_engine(section: &Section<'_>, sized_by_model: bool, dp_size: u32) -> Eng
     let block_size =
         section.integer("block_size", least_block_size(backend)..=MOST_TOKENS).or(defaults.block_size);
     let engine = EngineOptions {
-        scheduler: section.read("scheduler", |value| value.policy(None).map(Box::new)).optional(),
+        scheduler: section
+            .read("scheduler", |value| scheduler(&value))
+            .optional()
+            .filter(|scheduler| scheduler.policy != BACKEND_SCHEDULER)
+            .map(Box::new),
         block_size,
         max_num_seqs: section.integer("max_num_seqs", 1..=u32::MAX).or_null(defaults.max_num_seqs),
         max_num_batched_tokens: section
@@ -164,6 +169,19 @@ fn read_engine(section: &Section<'_>, sized_by_model: bool, dp_size: u32) -> Eng
     check_speculation(section, &engine);
     check_inert(section, &engine, dp_size);
     engine
+}
+
+/// A registered engine, or the backend's own by its name.
+pub(super) fn scheduler(value: &Value<'_>) -> Option<PolicyConfig> {
+    let scheduler = value.policy(None)?;
+    if scheduler.policy == BACKEND_SCHEDULER && !scheduler.fields.is_empty() {
+        let names = listed(scheduler.fields.keys().map(String::as_str));
+        value.problem(format!(
+            "the backend's own scheduler takes its options from the keys around, not here: {names}"
+        ));
+        return None;
+    }
+    Some(scheduler)
 }
 
 /// vLLM and TensorRT-LLM have no blocks of one token.

@@ -3,7 +3,9 @@
 use super::facts::FactFiles;
 use super::numbers::Limit;
 use super::read_composite::{fpm_sampling, load_predictor, load_sensitivity, scaling_policy};
-use super::read_engine::{MOST_DRAFT_TOKENS, MOST_TOKENS, MOST_WORKERS, excess_of_ranks, least_block_size};
+use super::read_engine::{
+    MOST_DRAFT_TOKENS, MOST_TOKENS, MOST_WORKERS, excess_of_ranks, least_block_size, scheduler,
+};
 use super::read_facts::facts;
 use super::read_scenario::{MOST_BYTES_PER_TOKEN, kv_transfer_of_model, sla};
 use super::read_timing::{Timing, timing};
@@ -159,6 +161,7 @@ fn shape(section: &Section<'_>) -> Option<Shape> {
 }
 
 fn engine_knobs(section: &Section<'_>, space: &mut SearchSpace) {
+    section.read("scheduler", |value| value.list(|entry| scheduler(&entry))).set(&mut space.scheduler);
     integers(section, "prefill_max_num_batched_tokens", &mut space.prefill_max_num_batched_tokens);
     integers(section, "prefill_max_num_seqs", &mut space.prefill_max_num_seqs);
     integers(section, "decode_max_num_batched_tokens", &mut space.decode_max_num_batched_tokens);

@@ -137,6 +137,9 @@ pub enum DeploymentMode {
 /// The router of a scenario that names none.
 pub const DEFAULT_ROUTER: &str = "round_robin";
 
+/// What the backend's own scheduler is called among schedulers.
+pub const BACKEND_SCHEDULER: &str = "backend";
+
 /// The planner of a `planner:` block without a policy's name.
 pub const BUILTIN_PLANNER: &str = "planner";
 

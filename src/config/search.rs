@@ -11,7 +11,9 @@ use super::presets::{
     FPM_SAMPLINGS, FpmSampling, LOAD_PREDICTORS, LOAD_SENSITIVITIES, LoadPredictor, LoadSensitivity, Preset,
     SCALING_POLICIES, ScalingPolicy,
 };
-use super::scenario::{Backend, DeploymentMode, KvTransfer, PolicyConfig, ProfileConfig, Sla, TimingConfig};
+use super::scenario::{
+    BACKEND_SCHEDULER, Backend, DeploymentMode, KvTransfer, PolicyConfig, ProfileConfig, Sla, TimingConfig,
+};
 use super::schema;
 pub use super::workload::{KvLoadRatio, LoadShape, SearchTrace, SearchWorkload, SyntheticRequests};
 
@@ -70,6 +72,9 @@ pub struct SearchSpace {
     /// Seconds a worker that is added later takes to start; instantly when absent.
     #[schemars(range(min = 0.0))]
     pub startup_time: Option<f64>,
+    /// Schedulers to try, for the workers of all roles: `backend` is that of each backend, the others are registered engines.
+    #[serde(serialize_with = "PolicyConfig::serialize_briefly", skip_serializing_if = "is_of_backends")]
+    pub scheduler: Vec<PolicyConfig>,
     /// Draft tokens per step of speculative decoding.
     #[schemars(range(min = 1, max = 5))]
     pub aic_nextn: Option<u32>,
@@ -161,7 +166,17 @@ pub struct SearchSpace {
     pub load_predictor_candidates: Vec<Preset<LoadPredictor>>,
 }
 
+/// Whether the schedulers to try are those that go without saying.
+fn is_of_backends(schedulers: &[PolicyConfig]) -> bool {
+    matches!(schedulers, [only] if only.policy == BACKEND_SCHEDULER)
+}
+
 impl SearchSpace {
+    /// Whether candidates have other schedulers than those of their backends.
+    pub fn tries_schedulers(&self) -> bool {
+        !is_of_backends(&self.scheduler)
+    }
+
     /// The defaults that do not depend on the model or the hardware.
     fn unnamed() -> Self {
         Self::with_defaults("", "")
@@ -185,6 +200,7 @@ impl SearchSpace {
             min_endpoint: None,
             context_length: None,
             startup_time: None,
+            scheduler: vec![PolicyConfig::named(BACKEND_SCHEDULER)],
             aic_nextn: None,
             kv_transfer: KvTransfer::default(),
             prefill_max_num_batched_tokens: vec![8192, 16384, 32768],

@@ -51,12 +51,7 @@ pub(super) fn make<T: ?Sized>(
         } else {
             format!("unknown {kind} `{name}`")
         };
-        let known = if known.is_empty() {
-            "this program has none: a program of one's own adds them to its registry".to_owned()
-        } else {
-            format!("known are {}", known.join(", "))
-        };
-        let problem = format!("policy: {what}; {known}{hint}");
+        let problem = format!("policy: {what}; known are {}{hint}", known.join(", "));
         return Err(refuse(config, vec![problem]));
     };
     factory(config.fields.clone()).map_err(|error| {

@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 pub use self::making::PolicyError;
 use self::making::{Factory, make, refuse};
 use crate::config::presets::{SCALING_POLICIES, ScalingSettings};
-use crate::config::scenario::{BUILTIN_PLANNER, DeploymentMode, PolicyConfig};
+use crate::config::scenario::{BACKEND_SCHEDULER, BUILTIN_PLANNER, DeploymentMode, PolicyConfig};
 use crate::engine::{EnginePool, NewEngine};
 use crate::sampling::{BUILTIN_SAMPLERS, NewSampler};
 use crate::serving::planner::PlanningPolicy;
@@ -80,12 +80,13 @@ impl Registry {
     /// Adds an engine, for `scheduler` in a pool's `engine:`. Its fields are its configuration.
     ///
     /// # Panics
-    /// If the name is taken.
+    /// If the name is taken, by another engine or by what the backends' own are called.
     #[must_use]
     pub fn with_engine<E: NewEngine + DeserializeOwned + 'static>(mut self, name: &'static str) -> Self {
         let factory: Factory<dyn NewEngine> =
             |fields| serde_json::from_value::<E>(Value::Object(fields)).map(|engine| Box::new(engine) as _);
-        assert!(self.engines.insert(name, factory).is_none(), "there is an engine named {name} already");
+        let is_new = name != BACKEND_SCHEDULER && self.engines.insert(name, factory).is_none();
+        assert!(is_new, "there is an engine named {name} already");
         self
     }
 
@@ -93,7 +94,7 @@ impl Registry {
     /// found, with where it was written.
     pub fn engine(&self, pool: &EnginePool<'_>) -> Result<Option<Box<dyn NewEngine>>, PolicyError> {
         let Some(config) = pool.options.scheduler.as_deref() else { return Ok(None) };
-        let engine = make(&self.engines, "scheduler", config, [])?;
+        let engine = make(&self.engines, "scheduler", config, [BACKEND_SCHEDULER])?;
         let problems = engine_problems(&*engine, config, pool);
         if problems.is_empty() { Ok(Some(engine)) } else { Err(refuse(config, problems)) }
     }

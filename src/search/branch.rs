@@ -59,6 +59,8 @@ pub(super) struct Choices {
     pub(super) planner_load_sensitivity: Vec<Preset<LoadSensitivity>>,
     /// What planners aim for under the goal.
     pub(super) planner_target: PlannerTarget,
+    /// Schedulers; none if only those of the backends are tried.
+    pub(super) scheduler: Vec<PolicyConfig>,
     /// The knobs of batches, by name.
     pub(super) batches: Vec<(&'static str, Vec<u32>)>,
     /// Loads as shares of the KV cache; none if the load is given otherwise.
@@ -180,6 +182,7 @@ impl Branch {
             planner_fpm_sampling: distinct(&space.planner_fpm_sampling),
             planner_load_sensitivity: distinct(&space.planner_load_sensitivity),
             planner_target: policy_filter::planner_target(config.goal.target),
+            scheduler: if space.tries_schedulers() { distinct(&space.scheduler) } else { Vec::new() },
             batches: Role::of_mode(mode)
                 .iter()
                 .flat_map(|role| role.batch_knobs(space))
@@ -250,7 +253,7 @@ impl Choices {
         };
         let mut dimensions = vec![
             Dimension {
-                choices: self.router_mode.iter().map(router_value).collect(),
+                choices: self.router_mode.iter().map(policy_value).collect(),
                 ..dimension("router_mode", &self.router_mode)
             },
             weight("overlap_score_credit", &self.overlap_score_credit),
@@ -275,6 +278,12 @@ impl Choices {
                 let condition = Some(Condition { dimension: PLANNER_SCALING_POLICY, active });
                 dimensions.push(Dimension { condition, ..knob });
             }
+        }
+        if !self.scheduler.is_empty() {
+            dimensions.push(Dimension {
+                choices: self.scheduler.iter().map(policy_value).collect(),
+                ..dimension("scheduler", &self.scheduler)
+            });
         }
         dimensions.extend(self.batches.iter().map(|(name, choices)| dimension(name, choices)));
         if !self.kv_load_ratio.is_empty() {
@@ -313,9 +322,9 @@ fn kv_load_ratios(load: &LoadShape) -> Vec<f64> {
 /// Steps from the one end of a range of loads to the other.
 const LOAD_STEPS: u32 = 100;
 
-/// A router as a configuration writes it: its name alone when it has no fields.
-pub(super) fn router_value(router: &PolicyConfig) -> Value {
-    if router.fields.is_empty() { Value::from(router.policy.as_str()) } else { value(router) }
+/// A policy as a configuration writes it: its name alone when it has no fields.
+pub(super) fn policy_value(policy: &PolicyConfig) -> Value {
+    if policy.fields.is_empty() { Value::from(policy.policy.as_str()) } else { value(policy) }
 }
 
 /// Any configured value as JSON.

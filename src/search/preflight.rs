@@ -66,6 +66,12 @@ fn branch_refusals(branch: &Branch, registry: &Registry) -> Vec<Refusal> {
 
 /// A problem of a candidate, at the key of the search space that the candidate has it from.
 fn at_search_key(problem: &str) -> Refusal {
+    // Policies know their own places.
+    if let Some((key, message)) =
+        problem.strip_prefix("search_space.scheduler").and_then(|_| problem.split_once(": "))
+    {
+        return Refusal::new(key, message);
+    }
     let Some((path, message)) =
         problem.strip_prefix("deployment.").and_then(|problem| problem.split_once(": "))
     else {
@@ -75,6 +81,7 @@ fn at_search_key(problem: &str) -> Refusal {
     let key = match field {
         "engine.aic_nextn" => "aic_nextn".to_owned(),
         "engine.block_size" => format!("{pool}_block_size"),
+        "engine.enable_prefix_caching" => format!("{pool}_enable_prefix_caching"),
         _ if field.starts_with("timing") => field.to_owned(),
         _ if pool == "planner" => "planner_scaling_policy".to_owned(),
         _ => return Refusal::new("search_space", problem),

@@ -12,7 +12,9 @@ use crate::config::facts::FactFiles;
 use crate::config::presets::{
     FPM_SAMPLINGS, LOAD_PREDICTORS, LOAD_SENSITIVITIES, SCALING_POLICIES, ScalingPolicy,
 };
-use crate::config::scenario::{Backend, DeploymentMode, KvTransfer, PolicyConfig, Scenario, TimingConfig};
+use crate::config::scenario::{
+    BACKEND_SCHEDULER, Backend, DeploymentMode, KvTransfer, PolicyConfig, Scenario, TimingConfig,
+};
 use crate::config::search::{
     LoadShape, OptimizationGoal, OptimizationTarget, ParallelConfig, SearchSpace, SearchWorkload, Shape,
     SmartSearchConfig, SweepConfig, SyntheticRequests,
@@ -76,6 +78,7 @@ fn search_space() -> SearchSpace {
         min_endpoint: None,
         context_length: None,
         startup_time: None,
+        scheduler: vec![PolicyConfig::named(BACKEND_SCHEDULER)],
         aic_nextn: None,
         kv_transfer: KvTransfer::default(),
         prefill_max_num_batched_tokens: vec![8192, 16384, 32768],

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::branch::{Branch, KV_ROUTER, ROUTER_MODE, router_value, value};
+use super::branch::{Branch, KV_ROUTER, ROUTER_MODE, policy_value, value};
 use super::memory::{self, KvLoad};
 use super::policy_filter::PlannerTarget;
 use super::pool::Placement;
@@ -13,10 +13,12 @@ use super::space::Point;
 use super::{layout, profile};
 use crate::config::presets::{ScalingPolicy, ScalingSettings};
 use crate::config::scenario::{
-    BUILTIN_PLANNER, Backend, CapacitySource, Deployment, DeploymentMode, EngineOptions, KvTransfer,
-    PolicyConfig, Pool, Scenario, TimingConfig, WorkloadSource,
+    BACKEND_SCHEDULER, BUILTIN_PLANNER, Backend, CapacitySource, Deployment, DeploymentMode, EngineOptions,
+    KvTransfer, PolicyConfig, Pool, Scenario, TimingConfig, WorkloadSource,
 };
 use crate::config::search::{LoadShape, Shape};
+use crate::report::record;
+use crate::serving;
 
 #[cfg(test)]
 mod tests;
@@ -102,6 +104,7 @@ impl Branch {
             Ok((roles, load)) => {
                 self.put_load(&roles, load, &mut flat);
                 let mut scenario = self.scenario(point, &placement, &roles, load);
+                self.forget_idle_limits(&mut scenario, &mut flat);
                 if let Some(portion) = portion {
                     scenario.workload = portion.of(scenario.workload);
                 }
@@ -183,6 +186,31 @@ impl Branch {
         }
     }
 
+    /// Puts limits that nobody goes by back to what they would be anyway: so candidates that differ in them only are one.
+    fn forget_idle_limits(&self, scenario: &mut Scenario, flat: &mut Flat) {
+        for (role, limit) in serving::idle_limits(scenario, &self.registry) {
+            flat.0.shift_remove(&format!("{}_{limit}", role.name()));
+            let Deployment { agg, prefill, decode, .. } = &mut scenario.deployment;
+            let pool = match role {
+                record::Role::Agg => agg,
+                record::Role::Prefill => prefill,
+                record::Role::Decode => decode,
+            };
+            let Some(Pool { engine, .. }) = pool else { continue };
+            let usual = EngineOptions::for_backend(engine.backend);
+            match limit {
+                "max_num_seqs" => engine.max_num_seqs = usual.max_num_seqs,
+                _ => engine.max_num_batched_tokens = usual.max_num_batched_tokens,
+            }
+        }
+    }
+
+    /// The scheduler of a candidate, if it is not its backend's own.
+    fn scheduler(&self, point: &Point) -> Option<&PolicyConfig> {
+        let chosen = self.choices.scheduler.get(self.active_choice(point, "scheduler")?)?;
+        (chosen.policy != BACKEND_SCHEDULER).then_some(chosen)
+    }
+
     fn pool(&self, point: &Point, placement: &Placement, plan: &RolePlan) -> Pool {
         let space = &self.config.search_space;
         let RolePlan { role, shape, blocks } = plan;
@@ -193,6 +221,7 @@ impl Branch {
         engine.max_num_batched_tokens = Some(self.batch_choice(point, role.batched_tokens_knob()));
         engine.max_num_seqs = Some(self.batch_choice(point, role.sequences_knob()));
         engine.aic_nextn = space.aic_nextn;
+        engine.scheduler = self.scheduler(point).cloned().map(Box::new);
         if let Some((blocks, source)) = *blocks {
             engine.num_gpu_blocks = blocks;
             engine.capacity_source = source;
@@ -297,6 +326,9 @@ impl Branch {
 
     fn put_engines(&self, point: &Point, flat: &mut Flat) {
         let space = &self.config.search_space;
+        if let Some(choice) = self.active_choice(point, "scheduler") {
+            flat.put("scheduler", &policy_value(&self.choices.scheduler[choice]));
+        }
         for (name, _) in &self.choices.batches {
             flat.put(name, &self.batch_choice(point, name));
         }
@@ -311,7 +343,7 @@ impl Branch {
     fn put_router(&self, point: &Point, flat: &mut Flat) {
         let space = &self.config.search_space;
         let router = &self.choices.router_mode[self.choice(point, "router_mode")];
-        flat.put("router_mode", &router_value(router));
+        flat.put("router_mode", &policy_value(router));
         if router.policy != KV_ROUTER {
             return;
         }

@@ -35,4 +35,4 @@ pub use error::ReplayError;
 pub use pricing::{profile_of, timing_records};
 pub use remarks::remarks;
 pub use replay::{ReplayLimits, replay};
-pub use scheduler::scheduler_problems;
+pub use scheduler::{idle_limits, scheduler_problems};

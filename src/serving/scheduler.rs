@@ -53,38 +53,50 @@ pub fn scheduler_problems(scenario: &Scenario, registry: &Registry) -> Vec<Strin
     problems
 }
 
-/// Options that say something and that neither the scheduler nor anybody else goes by.
+/// Limits of each pool, of those that searches choose, that nobody goes by there because of its scheduler.
+pub fn idle_limits(scenario: &Scenario, registry: &Registry) -> Vec<(Role, &'static str)> {
+    let mut idle = Vec::new();
+    for (role, pool) in pools(scenario) {
+        if let Ok(Some(scheduler)) = registry.engine(&engine_pool(role, pool)) {
+            let limits = ["max_num_batched_tokens", "max_num_seqs"].into_iter();
+            let acts = |limit: &&str| acts(limit, &*scheduler, pool, scenario);
+            idle.extend(limits.filter(|limit| !acts(limit)).map(|limit| (role, limit)));
+        }
+    }
+    idle
+}
+
+/// Whether anybody goes by an option of a pool with this scheduler.
+fn acts(option: &str, scheduler: &dyn NewEngine, pool: &Pool, scenario: &Scenario) -> bool {
+    let deployment = &scenario.deployment;
+    let is_planned = deployment.planner.is_some();
+    let by_others = match option {
+        "max_num_seqs" | "max_model_len" => is_planned,
+        "max_num_batched_tokens" => {
+            let waits = deployment.routers().any(|router| router.fields.contains_key("queue_threshold"));
+            is_planned || waits || pool.engine.capacity_source == CapacitySource::MemoryModel
+        }
+        _ => ACT_ANYWAY.contains(&option),
+    };
+    by_others || scheduler.uses().contains(&option)
+}
+
+/// Options that say something and that nobody goes by, and options that the scheduler says it goes by and that are none.
 fn idle_options(scheduler: &dyn NewEngine, role: Role, pool: &Pool, scenario: &Scenario) -> Vec<String> {
     let (given, usual) = (fields(&pool.engine), fields(&EngineOptions::for_backend(pool.engine.backend)));
     let name = pool.engine.scheduler.as_ref().map_or("", |config| &config.policy);
     let key = format!("deployment.{}.engine", role.name());
-    let others = looked_at_by_others(pool, scenario);
-    let acts = |option: &str| {
-        ACT_ANYWAY.contains(&option) || others.contains(&option) || scheduler.uses().contains(&option)
-    };
     let unknown = scheduler.uses().iter().filter(|option| !usual.contains_key(**option));
     let unknown = unknown.map(|option| {
         format!("{key}.scheduler.policy: `{name}` says that it goes by `{option}`, which is no option of `engine:`")
     });
-    let idle = given.iter().filter(|(option, value)| usual.get(*option) != Some(value) && !acts(option));
+    let idle = given.iter().filter(|(option, value)| {
+        usual.get(*option) != Some(value) && !acts(option, scheduler, pool, scenario)
+    });
     let idle = idle.map(|(option, _)| {
         format!("{key}.{option}: has no effect with `scheduler: {name}`, which does not go by it")
     });
     unknown.chain(idle).collect()
-}
-
-/// Limits that a router's waiting room, a planner or a memory model goes by, whatever the scheduler does.
-fn looked_at_by_others(pool: &Pool, scenario: &Scenario) -> Vec<&'static str> {
-    let deployment = &scenario.deployment;
-    let is_planned = deployment.planner.is_some();
-    let waits = deployment.routers().any(|router| router.fields.contains_key("queue_threshold"));
-    let is_sized = pool.engine.capacity_source == CapacitySource::MemoryModel;
-    let limits = [
-        ("max_num_batched_tokens", is_planned || waits || is_sized),
-        ("max_num_seqs", is_planned),
-        ("max_model_len", is_planned),
-    ];
-    limits.into_iter().filter(|(_, is_looked_at)| *is_looked_at).map(|(option, _)| option).collect()
 }
 
 fn fields(options: &EngineOptions) -> Map<String, Value> {

@@ -15,7 +15,7 @@ use spica::engine::{
 };
 use spica::registry::Registry;
 use spica::report::record::{Counters, PassTimeline, Role};
-use spica::run::{Replay, RunError};
+use spica::run::{Replay, RunError, Search};
 use spica::simulation::{SimDuration, SimTime};
 use spica::timing::{Chunk, Fixed, PassPricer, Polynomial, TimingModel};
 use spica::workload::prefix::PrefixTree;
@@ -222,8 +222,8 @@ fn what_it_cannot_do_is_refused_by_name() {
     for (change, words) in [
         (
             "deployment.agg.engine.scheduler=static_batchin",
-            "deployment.agg.engine.scheduler.policy: unknown scheduler `static_batchin`; known are static_batching; did \
-             you mean `static_batching`?",
+            "deployment.agg.engine.scheduler.policy: unknown scheduler `static_batchin`; known are static_batching, backend; \
+             did you mean `static_batching`?",
         ),
         (
             "deployment.agg.engine.scheduler={policy: static_batching, max_batc: 4}",
@@ -258,8 +258,8 @@ fn what_it_cannot_do_is_refused_by_name() {
     let plain = run_in_repository(Command::new(super::bundled::spica()).args(["check", SCENARIO]));
     let stderr = String::from_utf8(plain.stderr).unwrap();
     assert_eq!(plain.status.code(), Some(2), "{stderr}");
-    let words = "custom_engine.yaml:8: deployment.agg.engine.scheduler.policy: unknown scheduler `static_batching`; this program \
-                 has none";
+    let words = "custom_engine.yaml:8: deployment.agg.engine.scheduler.policy: unknown scheduler `static_batching`; known are \
+                 backend";
     assert!(stderr.contains(words), "{stderr}");
 }
 
@@ -352,6 +352,7 @@ impl Engine for BrokenRank {
     ) -> Result<Option<SimTime>, EngineError> {
         match self.how.as_str() {
             "errs" => Err(EngineError::Stuck("as asked".into())),
+            "panics" => panic!("in its own way"),
             "goes back" => Ok(Some(SimTime::from_ns(now.as_ns() - 1))),
             _ => Ok(None),
         }
@@ -429,6 +430,89 @@ fn an_engine_that_breaks_off_ends_the_run_with_its_reason() {
         &["workload={isl: 10, osl: 2, request_rate: 1, num_request_ratio: 4}".parse().unwrap()],
     );
     assert!(matches!(refused.unwrap().run(), Err(RunError::Input(text)) if text.contains("static_batching")));
+}
+
+const SEARCH: &str = "scenarios/router_comparison.yaml";
+
+#[test]
+fn a_search_tries_schedulers() {
+    let folder = TempDir::new().unwrap();
+    let schedulers = "search_space.scheduler=[backend, {policy: static_batching, max_batch: 4}]";
+    let search = |changes: &[&str]| {
+        let mut arguments =
+            vec!["search", SEARCH, "--quiet", "--output-dir", folder.path().to_str().unwrap()];
+        for change in ["search_space.router_mode=[round_robin]", "search_space.agg_max_num_seqs=[256, 512]"] {
+            arguments.extend(["--set", change]);
+        }
+        arguments.extend(changes.iter().flat_map(|change| ["--set", change]));
+        example(&arguments)
+    };
+    let output = search(&[schedulers]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let found = std::fs::read_to_string(folder.path().join("candidates.json")).unwrap();
+    let found: Value = serde_json::from_str(&found).unwrap();
+    // The scheduler does not go by the limit, so two of its points are one.
+    let candidates = found["candidates"].as_array().unwrap();
+    assert_eq!((candidates.len(), &found["tally"]["cache_hit"]), (3, &json!(1)), "{}", found["tally"]);
+    let (own, others): (Vec<&Value>, Vec<&Value>) =
+        candidates.iter().partition(|one| one["config"]["scheduler"] == "backend");
+    assert_eq!((own.len(), others.len()), (2, 1));
+    assert_eq!(others[0]["config"]["scheduler"], json!({"policy": "static_batching", "max_batch": 4}));
+    assert!(others[0]["config"].get("agg_max_num_seqs").is_none());
+    assert!(own.iter().all(|one| one["scenario"]["deployment"]["agg"]["engine"].get("scheduler").is_none()));
+    let best = folder.path().join("best.yaml");
+    assert!(example(&["replay", best.to_str().unwrap(), "--quiet"]).status.success());
+    for (changes, words) in [
+        (
+            vec!["search_space.scheduler=[static_batch]"],
+            "search_space.scheduler[0].policy: unknown scheduler",
+        ),
+        (
+            vec!["search_space.scheduler=[backend, {policy: static_batching, max_batch: 0}]"],
+            "search_space.scheduler[1].max_batch: 0 requests are no batch",
+        ),
+        (
+            vec!["search_space.scheduler=[{policy: backend, max_batch: 4}]"],
+            "the backend's own scheduler takes its options from the keys around, not here: max_batch",
+        ),
+        (
+            vec![schedulers, "search_space.agg_enable_prefix_caching=false"],
+            "search_space.scheduler: {\"policy\":\"static_batching\",\"max_batch\":4}: has no effect with `scheduler: \
+             static_batching`",
+        ),
+        (
+            vec![
+                schedulers,
+                "search_space.deployment_mode=[disagg]",
+                "search_space.parallel_configs=[{prefill: {tp: 1}, decode: {tp: 1}}]",
+            ],
+            "search_space.scheduler[1].policy: `static_batching` does not serve a pool `prefill`, only: agg",
+        ),
+    ] {
+        let output = search(&changes);
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{changes:?}: {stderr}");
+        assert!(stderr.contains(words), "{changes:?}: {stderr}");
+    }
+}
+
+#[test]
+fn a_trial_whose_engine_breaks_off_fails_alone() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/scenarios/router_comparison.yaml");
+    let overrides = [
+        "search_space.router_mode=[round_robin]",
+        "search_space.scheduler=[backend, {policy: breaks, how: errs}, {policy: breaks, how: panics}]",
+    ];
+    let overrides: Vec<_> = overrides.iter().map(|text| text.parse().unwrap()).collect();
+    let registry = Registry::builtin().with_engine::<Breaks>("breaks");
+    let answer = Search::from_file(path, &overrides).unwrap().with_registry(registry).run().unwrap();
+    let reasons: Vec<&str> = answer.rejected.iter().map(|one| one.reason.as_str()).collect();
+    assert_eq!((answer.candidates.len(), reasons.len()), (1, 2), "{reasons:?}");
+    let is_there = |words: &str| reasons.iter().any(|reason| reason.contains(words));
+    assert!(
+        is_there("no request can be scheduled: as asked") && is_there("internal error: in its own way"),
+        "{reasons:?}"
+    );
 }
 
 #[test]

@@ -27,7 +27,7 @@ completes and checks keys while you type.
   key without a word, a note says that it has no effect.
 - `spica check FILE` prints a file with every default filled in, and refuses whatever a run would refuse before it starts:
   traces and tables that are missing or wrong, policies that nobody knows, layouts that cannot be.
-- Policies (routers, planners, samplers) take fields of their own beside `policy`: see [extending.md](extending.md).
+- Policies (routers, planners, schedulers, samplers) take fields of their own beside `policy`: see [extending.md](extending.md).
 ";
 
 fn schema(name: &str) -> Value {
