@@ -222,7 +222,8 @@ pub(super) struct SearchArguments {
     /// `sweep.parallel_evals`]
     #[arg(long, value_name = "N", value_parser = threads)]
     pub(super) threads: Option<NonZeroUsize>,
-    /// Go on where a search into the same folder stopped, however it ended: its trials are taken from trials.jsonl
+    /// Go on where a search into the same folder stopped, however it ended: its trials are taken from trials.jsonl. One that has
+    /// come to its end goes on with a greater `sweep.max_rounds`
     #[arg(long, requires = "output_dir")]
     pub(super) resume: bool,
     #[command(flatten)]

@@ -121,6 +121,36 @@ fn a_killed_search_goes_on_where_it_stopped() {
     }
 }
 
+#[test]
+fn a_finished_search_goes_on_with_more_rounds() {
+    let bar = "goal={target: e2e_latency, sla: {ttft_ms: 35, itl_ms: 13}, min_attainment: 0.6}";
+    for config in [ROUTERS.to_owned(), both_modes()] {
+        let place = Workplace::with("search.yaml", &config);
+        let search = |folder: &str, rounds: &str, resume: bool| {
+            let rounds = format!("sweep.max_rounds={rounds}");
+            let mut arguments =
+                vec!["search", "search.yaml", "--output-dir", folder, "--set", bar, "--set", &rounds];
+            arguments.extend(resume.then_some("--resume"));
+            place.run(&arguments).ending(0);
+            let names = ["candidates.json", "trials.jsonl", "best.yaml"];
+            names.map(|name| place.read(&format!("{folder}/{name}")))
+        };
+        let whole = search("whole", "5", false);
+        assert!(whole[1].contains("\"infeasible\""), "some trials do not count");
+        search("out", "2", false);
+        search("out", "3", true);
+        assert!(search("out", "5", true) == whole);
+        let fewer = ["search", "search.yaml", "--output-dir", "out", "--resume", "--set", bar];
+        place
+            .run(&[&fewer[..], &["--set", "sweep.max_rounds=3"]].concat())
+            .refusing(&["of the journal is not"]);
+        assert!(
+            ["candidates.json", "trials.jsonl", "best.yaml"].map(|name| place.read(&format!("out/{name}")))
+                == whole
+        );
+    }
+}
+
 /// Starts a search and ends it by a SIGKILL, so that nothing is tidied up, when its journal has so many lines.
 fn kill_after(place: &Workplace, committed: usize) {
     let arguments = ["search", "search.yaml", "--output-dir", "out", "--threads", "2"];

@@ -116,7 +116,9 @@ impl Leaderboard {
         let mode = self.modes[study];
         tracing::info!(?mode, ?end, covers_all_points, "study ended");
         match end {
-            StudyEnd::Diverged { trial } => return self.finish(Err(SearchError::Diverged { trial })),
+            StudyEnd::Diverged { trial } => {
+                return self.finish(Err(SearchError::Diverged { trial, remark: "" }));
+            }
             // Without the trials that this study did not come to, what follows has another place in the journal.
             StudyEnd::Interrupted => self.journal = None,
             _ => {}

@@ -77,11 +77,13 @@ pub enum SearchError {
     /// The journal of an earlier run is that of another search.
     #[error(
         "trial {trial} of the journal is not what this search would evaluate there: its configuration, its requests, the \
-         numbers that price its passes or the version of the program has changed"
+         numbers that price its passes or the version of the program has changed{remark}"
     )]
     Diverged {
         /// The first trial that differs.
         trial: u32,
+        /// Why more rounds would make it differ, where they would.
+        remark: &'static str,
     },
     /// The search cannot be split.
     #[error("{0}")]
@@ -142,8 +144,27 @@ pub fn run(
         }
     });
     system.run().map_err(SearchError::Threads)?;
-    let standings = receiver.try_recv().unwrap_or(Err(SearchError::NoResult))?;
+    let standings = receiver.try_recv().unwrap_or(Err(SearchError::NoResult));
+    let standings = standings.map_err(|error| match error {
+        SearchError::Diverged { trial, .. } => SearchError::Diverged { trial, remark: no_extension(plan) },
+        other => other,
+    })?;
     Ok(SearchResult::new(plan, standings))
+}
+
+/// Why a search cannot go on where one with fewer rounds ended, where it cannot: a remark on the trial that differs.
+fn no_extension(plan: &Plan) -> &'static str {
+    let sweep = &plan.config.sweep;
+    let is_exhaustive =
+        |branch: &Branch| matches!(Schedule::new(sweep, branch.space.size()), Schedule::Exhaustive { .. });
+    if sweep.fidelity.is_some() {
+        "; with sweep.fidelity the trials depend on the number of rounds, so that a search cannot go on with more of them"
+    } else if !sweep.exhaustive && plan.branches.iter().any(is_exhaustive) {
+        "; sweep.max_rounds times sweep.candidates_per_round is no less than the number of points, which are then tried in their \
+         own order: a search with fewer rounds cannot go on so"
+    } else {
+        ""
+    }
 }
 
 /// The study of each branch, and how many candidates it aims for.

@@ -3,6 +3,7 @@
 //! This is the whole logic of a study and knows neither threads nor clocks: its course depends on the configuration and
 //! on the evaluations alone, in whatever order these come in. Suggestions come in chunks of half a round, of which two are
 //! under way at a time: the sampler is asked for the next chunk when it has been told of exactly the chunk before the last.
+//! The number of rounds has no say in this: the trials of a search are the first ones of every search with more rounds.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -48,6 +49,8 @@ pub(crate) struct Rounds {
     trials: Vec<Trial>,
     /// Trials before this one are committed.
     committed: usize,
+    /// Trials before this one are certain to be needed.
+    started: usize,
     /// For each chunk that is under way, the number of trials at its end.
     chunks: VecDeque<usize>,
     /// The first trial of each evaluation.
@@ -94,6 +97,8 @@ struct Trial {
     scenario: Option<Arc<Scenario>>,
     /// The key of its evaluation.
     evaluation: String,
+    /// What it has to reach.
+    bar: Bar,
     state: State,
 }
 
@@ -125,6 +130,7 @@ impl Rounds {
             done_before: 0,
             trials: Vec::new(),
             committed: 0,
+            started: 0,
             chunks: VecDeque::new(),
             first_by_key: FxHashMap::default(),
             points: FxHashSet::default(),
@@ -181,11 +187,12 @@ impl Rounds {
     pub(crate) fn proceed(&mut self) -> Step {
         let mut step = Step::default();
         loop {
-            while self.chunks.len() < CHUNKS
-                && self.end.is_none()
-                && let Some(jobs) = self.ask()
-            {
-                step.jobs.extend(jobs);
+            if self.end.is_none() && self.course.missing() == Some(0) {
+                self.end_stage(StudyEnd::RoundsDone);
+            }
+            while self.chunks.len() < CHUNKS && self.end.is_none() && self.ask() {}
+            while self.end.is_none() && self.is_needed(self.started) {
+                step.jobs.extend(self.start());
             }
             match self.commit() {
                 Some(record) => step.records.push(record),
@@ -194,16 +201,32 @@ impl Rounds {
         }
     }
 
-    /// Asks for the next suggestions and returns those that have to be evaluated; `None` if none are wanted now.
-    fn ask(&mut self) -> Option<Vec<Job>> {
+    /// Whether a trial is needed even if all before it count.
+    fn is_needed(&self, trial: usize) -> bool {
+        let before = (trial - self.committed) as u64;
+        trial < self.trials.len() && self.course.missing().is_none_or(|missing| before < missing)
+    }
+
+    /// Starts the next trial; a job if it has to be evaluated.
+    fn start(&mut self) -> Option<Job> {
+        let number = self.started;
+        self.started += 1;
+        self.recall(number);
+        let trial = &self.trials[number];
+        let scenario = trial.scenario.clone().filter(|_| matches!(trial.state, State::Running))?;
+        Some(Job { trial: number, scenario, bar: trial.bar })
+    }
+
+    /// Asks for the next suggestions; returns whether there are any.
+    fn ask(&mut self) -> bool {
         loop {
             let count = match self.course.demand(self.in_flight() as u64) {
                 Demand::Points(count) => count,
-                Demand::Nothing => return None,
+                Demand::Nothing => return false,
                 Demand::Over(end) => {
                     self.end_stage(end);
                     if self.end.is_some() {
-                        return None;
+                        return false;
                     }
                     continue;
                 }
@@ -217,13 +240,23 @@ impl Rounds {
             }
             if !points.is_empty() {
                 self.chunks.push_back(self.trials.len() + points.len());
-                return Some(points.into_iter().filter_map(|point| self.open(point)).collect());
+                points.into_iter().for_each(|point| self.open(point));
+                return true;
             }
         }
     }
 
+    /// Forgets what was asked for and is not needed: a search with more rounds would have gone on with it.
+    fn drop_unneeded(&mut self) {
+        self.trials.truncate(self.committed);
+        self.first_by_key.retain(|_, first| *first < self.committed);
+        self.started = self.committed;
+        self.chunks.clear();
+    }
+
     /// Goes on to the next greater portion of the requests with the best of this one, or ends.
     fn end_stage(&mut self, end: StudyEnd) {
+        self.drop_unneeded();
         let stage = self.screening.first_trial..self.trials.len();
         let screened = self.trials[stage].iter().filter_map(|trial| match &trial.state {
             // A repetition stands for the trial that it repeats, which is in this stage too.
@@ -237,7 +270,11 @@ impl Rounds {
         });
         let screened: Vec<Screened<'_>> = screened.collect();
         if !self.screening.is_under_way() || screened.is_empty() {
-            self.end.get_or_insert(self.screening.first_end.unwrap_or(end));
+            let end = match self.past.get(self.committed) {
+                Some(past) => StudyEnd::Diverged { trial: past.trial() },
+                None => self.screening.first_end.unwrap_or(end),
+            };
+            self.end.get_or_insert(end);
             return;
         }
         self.done_before += self.course.round();
@@ -247,10 +284,9 @@ impl Rounds {
         self.course = Course::new(Schedule::Exhaustive { per_round });
     }
 
-    /// Makes a trial of a suggestion; a job if it has to be evaluated.
-    fn open(&mut self, point: Point) -> Option<Job> {
+    /// Makes a trial of a suggestion.
+    fn open(&mut self, point: Point) {
         let number = self.trials.len();
-        self.points.insert(point.clone());
         let mut trial = Trial {
             point,
             used_gpus: 0,
@@ -258,6 +294,7 @@ impl Rounds {
             timing: Timings::new(),
             scenario: None,
             evaluation: String::new(),
+            bar: self.bar(),
             state: State::Running,
         };
         match self.branch.unroll_on(&trial.point, self.screening.portion()) {
@@ -278,10 +315,7 @@ impl Rounds {
                 trial.state = State::Evaluated(Evaluation::Infeasible(unservable.reason));
             }
         }
-        self.recall(number, &mut trial);
-        let scenario = trial.scenario.clone().filter(|_| matches!(trial.state, State::Running));
         self.trials.push(trial);
-        scenario.map(|scenario| Job { trial: number, scenario, bar: self.bar() })
     }
 
     /// What a candidate that is asked for now has to reach. Nothing is asked of one that is replayed on a portion of the
@@ -306,8 +340,9 @@ impl Rounds {
     }
 
     /// Takes over what an earlier run has found out about a trial; ends the study if that was another trial.
-    fn recall(&mut self, number: usize, trial: &mut Trial) {
+    fn recall(&mut self, number: usize) {
         let Some(past) = self.past.get(number) else { return };
+        let trial = &mut self.trials[number];
         let same = match trial.state {
             State::Repeats(_) => past.is(&trial.evaluation),
             _ => match past.recall(&trial.evaluation) {
@@ -362,7 +397,7 @@ impl Rounds {
 
     /// Commits the next trial if that can be: in the order of suggestion, up to the first that is still being evaluated.
     fn commit(&mut self) -> Option<TrialRecord> {
-        let trial = self.trials.get_mut(self.committed)?;
+        let trial = self.trials[..self.started].get_mut(self.committed)?;
         let (conclusion, record) = match std::mem::replace(&mut trial.state, State::Running) {
             State::Running | State::Committed(_) => return None,
             State::Repeats(first) => self.commit_repetition(first),
@@ -421,6 +456,7 @@ impl Rounds {
             self.sampler.observe(&trial.point, &observation);
         }
         trial.state = State::Committed(conclusion);
+        self.points.insert(trial.point.clone());
         self.committed += 1;
         if self.chunks.front() == Some(&self.committed) {
             self.chunks.pop_front();

@@ -125,28 +125,36 @@ impl Course {
         self.is_dry = true;
     }
 
+    /// Candidates that are missing; `None` where the points decide, and not their number.
+    pub(super) fn missing(&self) -> Option<u64> {
+        match self.schedule {
+            Schedule::Rounds { .. } => Some(self.schedule.aim(0) - self.found),
+            Schedule::Exhaustive { .. } => None,
+        }
+    }
+
     /// What is wanted while `in_flight` trials are not committed yet.
     ///
     /// Half a round is suggested at a time, so that the next half can be thought about while this one is being evaluated; a
     /// suggestion knows the results of all but the last `per_round - 1` before it at worst, as if whole rounds were suggested.
+    /// How many rounds there are makes no difference, so that a search can go on with more of them.
     pub(super) fn demand(&self, in_flight: u64) -> Demand {
         let over = |end| if in_flight == 0 { Demand::Over(end) } else { Demand::Nothing };
+        if self.missing() == Some(0) {
+            return Demand::Over(StudyEnd::RoundsDone);
+        }
         if self.is_dry {
             return over(StudyEnd::Exhausted);
         }
         let per_round = self.schedule.per_round();
         let mut points = per_round.div_ceil(2).min(per_round.saturating_sub(in_flight));
         if let Schedule::Rounds { .. } = self.schedule {
-            let missing = self.schedule.aim(0) - self.found;
-            if missing == 0 {
-                return over(StudyEnd::RoundsDone);
-            }
             let left = (per_round * ATTEMPTS_PER_CANDIDATE).saturating_sub(self.attempts + in_flight);
             if left == 0 {
                 let found = (self.found % per_round) as u32;
                 return over(StudyEnd::Stalled { found, wanted: per_round as u32 });
             }
-            points = points.min(left).min(missing.saturating_sub(in_flight));
+            points = points.min(left);
         }
         if points == 0 { Demand::Nothing } else { Demand::Points(points as usize) }
     }
@@ -167,10 +175,13 @@ mod tests {
         }
         assert_eq!(
             (course.round(), course.demand(0), course.demand(1)),
-            (2, Demand::Points(1), Demand::Nothing)
+            (2, Demand::Points(3), Demand::Points(3))
         );
+        let longer = Course { schedule: Schedule::Rounds { max_rounds: 9, per_round: 5 }, ..course };
+        assert!((0..=5).all(|in_flight| longer.demand(in_flight) == course.demand(in_flight)));
+        assert_eq!(course.missing(), Some(1));
         course.commit(true);
-        assert_eq!(course.demand(0), Demand::Over(StudyEnd::RoundsDone));
+        assert_eq!(course.demand(2), Demand::Over(StudyEnd::RoundsDone));
     }
 
     #[test]

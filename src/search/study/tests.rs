@@ -142,7 +142,7 @@ fn duplicates_are_replayed_once_and_told_each_time() {
     use Outcome::{CacheHit, Feasible};
     // The first three suggestions are the same point, two others follow.
     let mut indices = [7, 7, 7, 8, 9].into_iter();
-    let course = course(config(), ONE_ROUND_OF_THREE, move || indices.next().unwrap(), pretend_replay);
+    let course = course(config(), ONE_ROUND_OF_THREE, move || indices.next().unwrap_or(10), pretend_replay);
     assert_eq!((course.replays, course.heard.len()), (3, 5));
     assert_eq!(course.end, StudyEnd::RoundsDone);
     let outcomes: Vec<Outcome> = course.records.iter().map(|record| record.outcome).collect();
@@ -395,6 +395,63 @@ fn a_search_that_was_killed_anywhere_ends_in_the_same_bytes() {
             "cut at {cut}: trials were replayed again"
         );
     }
+}
+
+#[test]
+fn a_search_goes_on_with_more_rounds_as_if_it_had_had_them_from_the_start() {
+    for sampler in ["gp_ucb_pe", "tpe", "random", "halton"] {
+        // Of whole and of broken halves, and with trials that do not count in the last round of each.
+        for per_round in [1, 4, 5] {
+            let with = |max_rounds| {
+                let mut config = config();
+                config.sweep.sampler = PolicyConfig::named(sampler);
+                config.sweep.max_rounds = max_rounds;
+                config.sweep.candidates_per_round = per_round;
+                config
+            };
+            let (result, journal, replays) = resumed(&with(7), 2, &[]);
+            let mut before = 0;
+            for rounds in 1..7 {
+                let (_, shorter, own) = resumed(&with(rounds), 2, &[]);
+                assert!(journal.starts_with(&shorter), "{sampler}: {rounds} rounds of {per_round}");
+                assert!(own > before, "{sampler}: no more replays in {rounds} rounds of {per_round}");
+                let longer = resumed(&with(7), 8, &shorter);
+                assert!(longer == (result.clone(), journal.clone(), replays - own), "{sampler} {rounds}");
+                before = own;
+            }
+        }
+    }
+}
+
+#[test]
+fn a_journal_of_more_rounds_or_of_another_order_is_refused() {
+    let with = |max_rounds| {
+        let mut config = config();
+        config.sweep.max_rounds = max_rounds;
+        config
+    };
+    let refusal = |config: SmartSearchConfig, journal: &[u8]| {
+        let past = Journal::read(journal).unwrap().trials;
+        let evaluator: Arc<dyn Evaluator> = Arc::new(pretend_replay);
+        run(&plan(config), &evaluator, Options { past, ..options(1) }).unwrap_err().to_string()
+    };
+    let all = search_journal(&with(3));
+    assert!(
+        refusal(with(2), &all).starts_with("trial 7 of the journal is not"),
+        "{}",
+        refusal(with(2), &all)
+    );
+    let exhaustive = refusal(with(1000), &all);
+    assert!(exhaustive.contains("which are then tried in their own order"), "{exhaustive}");
+}
+
+/// The journal of a search.
+fn search_journal(config: &SmartSearchConfig) -> Vec<u8> {
+    let journal = SharedJournal::default();
+    let evaluator: Arc<dyn Evaluator> = Arc::new(pretend_replay);
+    let options = Options { journal: Some(Box::new(journal.clone())), ..options(2) };
+    run(&plan(config.clone()), &evaluator, options).unwrap();
+    journal.0.lock().unwrap().clone()
 }
 
 #[test]
