@@ -2,10 +2,14 @@
 
 use std::fmt;
 
+use super::excerpt::excerpt;
 use super::tree::Span;
 
 /// Problems that are displayed; more would bury the first.
 const MOST_SHOWN: usize = 50;
+
+/// Columns that are shown of the line of a problem.
+const WIDTH: usize = 120;
 
 /// One problem.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,8 +85,10 @@ impl fmt::Display for Diagnostics {
             }
             write!(f, "{}", self.line(problem))?;
             let source = &self.sources[problem.span.source as usize];
-            if problem.span.source == 0 {
-                excerpt(f, &source.text, problem.span)?;
+            if problem.span.source == 0
+                && let Some(excerpt) = shown(&source.text, problem.span)
+            {
+                write!(f, "\n{excerpt}")?;
             }
         }
         Ok(())
@@ -92,19 +98,10 @@ impl fmt::Display for Diagnostics {
 impl std::error::Error for Diagnostics {}
 
 /// The line that a problem is about, with the place marked.
-fn excerpt(f: &mut fmt::Formatter<'_>, text: &str, span: Span) -> fmt::Result {
-    const LONGEST: usize = 120;
-    let Some(line) = text.lines().nth(span.line.saturating_sub(1) as usize) else { return Ok(()) };
+fn shown(text: &str, span: Span) -> Option<String> {
+    let line = text.lines().nth(span.line.saturating_sub(1) as usize)?;
     let column = span.column.saturating_sub(1) as usize;
-    if line.trim().is_empty() || column > LONGEST {
-        return Ok(());
-    }
-    let shown: String = line.chars().take(LONGEST).map(|c| if c == '\t' { ' ' } else { c }).collect();
-    let length = text
-        .get(span.start..span.end)
-        .map_or(1, |part| part.lines().next().unwrap_or_default().trim_end().chars().count());
-    let length = length.clamp(1, shown.chars().count().saturating_sub(column).max(1));
-    let number = span.line.to_string();
-    let margin = " ".repeat(number.len());
-    write!(f, "\n  {number} | {shown}\n  {margin} | {}{}", " ".repeat(column), "^".repeat(length))
+    let start = line.char_indices().nth(column).map_or(line.len(), |(start, _)| start);
+    let marked = text.get(span.start..span.end).and_then(|part| part.lines().next()).unwrap_or_default();
+    excerpt(u64::from(span.line), line.as_bytes(), Some(start..start + marked.trim_end().len()), WIDTH)
 }

@@ -4,6 +4,7 @@
 //! reads one need not ask again whether a number is positive.
 
 pub mod diagnostics;
+pub(crate) mod excerpt;
 pub mod facts;
 pub(crate) mod hints;
 mod inert;

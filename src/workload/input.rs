@@ -1,8 +1,12 @@
 //! Bytes to lines: gzip by content, lines of bounded length.
 
 use std::io::{self, BufRead, BufReader, Cursor, Read};
+use std::ops::Range;
 
 use flate2::bufread::MultiGzDecoder;
+
+use super::problem::Place;
+use crate::config::excerpt::excerpt;
 
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
@@ -41,6 +45,43 @@ pub(super) struct Line<'a> {
     pub(super) indent: usize,
     /// The text without the blanks around it; `None` if it was too long and skipped.
     pub(super) text: Option<&'a [u8]>,
+}
+
+/// Columns that are shown of the line of a problem: with its number, about those of a terminal.
+const WIDTH: usize = 76;
+
+impl Line<'_> {
+    /// The line with a place in it marked: what begins at a column, or else the value of a field.
+    pub(super) fn excerpt(&self, place: Place, field: &str) -> Option<String> {
+        let text = self.text?;
+        let mark = match place {
+            Place::Column(_, column) => {
+                let start = (column - 1).saturating_sub(self.indent);
+                let value = text.get(start..).unwrap_or_default();
+                let length = value.iter().position(|byte| matches!(byte, b',' | b'}' | b']'));
+                // Where nothing was read yet, the place is all that is known.
+                Some(start..start + if field.is_empty() { 1 } else { length.unwrap_or(value.len()) })
+            }
+            _ => value_of(text, field),
+        };
+        excerpt(self.number, text, mark, WIDTH)
+    }
+}
+
+/// Where the value of a field of a JSON object stands; of a list or an object its beginning.
+fn value_of(text: &[u8], field: &str) -> Option<Range<usize>> {
+    // `hash_ids[2]` and `replay.input_length` are found by their own names.
+    let own = field.split('[').next()?.rsplit('.').next().filter(|own| !own.is_empty())?;
+    let name = format!("\"{own}\"");
+    let after = text.windows(name.len()).position(|part| part == name.as_bytes())? + name.len();
+    let start = after + text[after..].iter().position(|byte| !matches!(byte, b' ' | b'\t' | b':'))?;
+    let is_end = |byte: &u8| matches!(byte, b',' | b'}' | b']' | b' ');
+    let length = match text[start] {
+        b'"' => text[start + 1..].iter().position(|byte| *byte == b'"').map(|end| end + 2),
+        b'[' | b'{' => Some(1),
+        _ => text[start..].iter().position(is_end),
+    };
+    Some(start..length.map_or(text.len(), |length| start + length))
 }
 
 impl<R: BufRead> Lines<R> {
@@ -140,6 +181,26 @@ mod tests {
         assert_eq!(lines.next().unwrap(), Some(Line { number: 4, indent: 0, text: None }));
         assert_eq!(lines.next().unwrap(), Some(Line { number: 5, indent: 0, text: Some(b"last") }));
         assert_eq!(lines.next().unwrap(), None);
+    }
+
+    #[test]
+    fn values_are_marked() {
+        let marked = |place, field| {
+            let text = br#"{"a": 1, "bc":[2, 3], "d": "x y", "e": {"f": -7}}"#;
+            let line = Line { number: 3, indent: 2, text: Some(text) };
+            let excerpt = line.excerpt(place, field).unwrap();
+            let arrows = excerpt.lines().nth(1)?;
+            let start = arrows.find('^')?;
+            Some(excerpt[start..start + arrows.matches('^').count()].to_owned())
+        };
+        let of = |field| marked(Place::Line(3), field);
+        assert_eq!(of("a").as_deref(), Some("1"));
+        assert_eq!(of("bc[1]").as_deref(), Some("["));
+        assert_eq!(of("d").as_deref(), Some("\"x y\""));
+        assert_eq!(of("e.f").as_deref(), Some("-7"));
+        assert_eq!((of("g"), of("")), (None, None));
+        assert_eq!(marked(Place::Column(3, 17), "bc").as_deref(), Some("[2"));
+        assert_eq!(marked(Place::Column(3, 9), "").as_deref(), Some("1"));
     }
 
     #[test]

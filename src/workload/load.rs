@@ -97,6 +97,7 @@ fn not_opened(origin: String) -> WorkloadErrors {
         name: None,
         field: String::new(),
         message: "the trace was not opened".into(),
+        excerpt: None,
     };
     WorkloadErrors { origin, problems: vec![problem], unlisted: 0, hints: Vec::new() }
 }

@@ -5,6 +5,7 @@ use std::fmt;
 use indexmap::IndexMap;
 
 use super::InputTally;
+use super::input::Line;
 
 /// Problems that are listed; the others are counted.
 const LISTED: usize = 20;
@@ -45,6 +46,8 @@ pub struct Problem {
     pub field: String,
     /// The value found and the rule it breaks.
     pub message: String,
+    /// Its line with the place marked, where that is at hand.
+    pub excerpt: Option<String>,
 }
 
 /// A place in an input.
@@ -74,7 +77,15 @@ pub struct Warning {
 impl fmt::Display for WorkloadErrors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut lines = Vec::with_capacity(self.problems.len() + self.hints.len() + 1);
-        lines.extend(self.problems.iter().map(|problem| format!("{}{problem}", self.origin)));
+        let mut quoted = None;
+        for problem in &self.problems {
+            lines.push(format!("{}{problem}", self.origin));
+            // Several problems at one place need one excerpt.
+            if problem.excerpt != quoted {
+                lines.extend(problem.excerpt.clone());
+            }
+            quoted.clone_from(&problem.excerpt);
+        }
         if self.unlisted > 0 {
             lines.push(format!("{}: and {} more problems", self.origin, self.unlisted));
         }
@@ -100,6 +111,16 @@ impl fmt::Display for Problem {
             write!(f, ": {}", self.field)?;
         }
         write!(f, ": {}", self.message)
+    }
+}
+
+impl Place {
+    /// The line that it is on.
+    fn line(self) -> Option<u64> {
+        match self {
+            Self::Line(line) | Self::Column(line, _) => Some(line),
+            Self::Whole | Self::Request(_) => None,
+        }
     }
 }
 
@@ -130,10 +151,31 @@ pub(super) struct Problems {
 impl Problems {
     /// Notes a problem; only the first of very many are kept.
     pub(super) fn add(&mut self, place: Place, field: &str, message: impl Into<String>) {
+        self.add_quoting(place, field, message, None);
+    }
+
+    /// The same with an excerpt of the line.
+    pub(super) fn add_quoting(
+        &mut self,
+        place: Place,
+        field: &str,
+        message: impl Into<String>,
+        excerpt: Option<String>,
+    ) {
         if self.listed.len() < LISTED {
-            self.listed.push(Problem { place, name: None, field: field.into(), message: message.into() });
+            let (field, message) = (field.into(), message.into());
+            self.listed.push(Problem { place, name: None, field, message, excerpt });
         }
         self.total += 1;
+    }
+
+    /// Adds excerpts of a line that has just been read to its problems.
+    pub(super) fn quote(&mut self, line: &Line<'_>) {
+        for problem in &mut self.listed {
+            if problem.excerpt.is_none() && problem.place.line() == Some(line.number) {
+                problem.excerpt = line.excerpt(problem.place, &problem.field);
+            }
+        }
     }
 
     /// Counts a problem without listing it.

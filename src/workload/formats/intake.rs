@@ -6,6 +6,7 @@ use super::cell::{self, Nanoseconds};
 use super::{Format, Options, TimeUnit};
 use crate::config::scenario::ZeroOutput;
 use crate::workload::assembly::{Assembly, Chunks, Draft, Ending, Fields, InputKind};
+use crate::workload::input::Line;
 use crate::workload::interner::Interner;
 use crate::workload::problem::{
     Ledger, NO_HASH_IDS, Place, Problems, Warning, WorkloadErrors, ZERO_INPUT, ZERO_OUTPUT, rows,
@@ -134,6 +135,23 @@ impl<'o> Intake<'o> {
 
     pub(super) fn problem(&mut self, place: Place, field: &str, message: impl Into<String>) {
         self.problems.add(place, field, message);
+    }
+
+    /// The same with an excerpt of the line.
+    pub(super) fn problem_quoting(
+        &mut self,
+        place: Place,
+        message: impl Into<String>,
+        excerpt: Option<String>,
+    ) {
+        self.problems.add_quoting(place, "", message, excerpt);
+    }
+
+    /// Adds excerpts of a line that has just been read to its problems, if there were `known` ones before.
+    pub(super) fn quote_since(&mut self, known: u64, line: &Line<'_>) {
+        if self.problems.total() > known {
+            self.problems.quote(line);
+        }
     }
 
     /// Problems of this file so far.

@@ -23,13 +23,14 @@ where
 {
     let mut lines = Lines::new(text, LINE_LIMIT);
     let mut last_good = 0;
-    let mut cut_off: Option<(Place, String)> = None;
+    let mut cut_off: Option<(Place, String, Option<String>)> = None;
     while !intake.is_full()
         && let Some(line) = lines.next()?
     {
-        if let Some((place, message)) = cut_off.take() {
-            intake.problem(place, "", message);
+        if let Some((place, message, excerpt)) = cut_off.take() {
+            intake.problem_quoting(place, message, excerpt);
         }
+        let known = intake.problem_count();
         let place = Place::Line(line.number);
         let Some(text) = line.text else {
             intake.problem(
@@ -40,7 +41,8 @@ where
             continue;
         };
         if last_good == 0 && !text.starts_with(b"{") {
-            intake.problem(place, "", "not a JSON object: this form has one on each line");
+            let message = "not a JSON object: this form has one on each line";
+            intake.problem_quoting(place, message, line.excerpt(place, ""));
             intake.suggest(guess(text));
             return Ok(());
         }
@@ -54,7 +56,7 @@ where
                 let (line_text, text) = (text, error.to_string());
                 let reason = text.rsplit_once(" at line ").map_or(text.as_str(), |(reason, _)| reason);
                 if error.is_eof() {
-                    cut_off = Some((place, reason.to_owned()));
+                    cut_off = Some((place, reason.to_owned(), line.excerpt(place, "")));
                 } else {
                     intake.problem(place, "", reason.to_owned());
                     if last_good == 0 && error.is_data() {
@@ -63,17 +65,15 @@ where
                 }
             }
         }
+        intake.quote_since(known, &line);
     }
-    if let Some((place, reason)) = cut_off {
+    if let Some((place, reason, excerpt)) = cut_off {
         let good = match last_good {
             0 => String::new(),
             line => format!("; the last good row is line {line}"),
         };
-        intake.problem(
-            place,
-            "",
-            format!("the file is truncated: its last row ends in the middle ({reason}){good}"),
-        );
+        let message = format!("the file is truncated: its last row ends in the middle ({reason}){good}");
+        intake.problem_quoting(place, message, excerpt);
     }
     Ok(())
 }

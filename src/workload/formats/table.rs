@@ -86,6 +86,7 @@ pub(super) fn read(
     let mut cells = Vec::new();
     while let Some(line) = lines.next()? {
         let place = Place::Line(line.number);
+        let known = intake.problem_count();
         let Some(text) = line.text else {
             intake.problem(
                 place,
@@ -98,14 +99,16 @@ pub(super) fn read(
             .map_err(|_| "not UTF-8 text".to_owned())
             .and_then(|text| split(text, line.indent, &mut cells));
         if let Err(message) = split {
-            intake.problem(place, "", message);
+            intake.problem_quoting(place, message, line.excerpt(place, ""));
             if header.is_none() {
                 return Ok(());
             }
             continue;
         }
         let Some(header) = &header else {
-            let Some(found) = Header::new(&cells, columns, place, intake) else { return Ok(()) };
+            let found = Header::new(&cells, columns, place, intake);
+            intake.quote_since(known, &line);
+            let Some(found) = found else { return Ok(()) };
             header = Some(found);
             continue;
         };
@@ -115,13 +118,14 @@ pub(super) fn read(
         intake.count_row();
         if cells.len() != header.names.len() {
             let message = format!("{} values under {} column names", cells.len(), header.names.len());
-            intake.problem(place, "", message);
+            intake.problem_quoting(place, message, line.excerpt(place, ""));
             continue;
         }
         for &extra in &header.extra {
             intake.ignore(&header.names[extra], place);
         }
         take(&Cells { place, line: line.number, columns, at: &header.at, values: &cells }, intake);
+        intake.quote_since(known, &line);
     }
     Ok(())
 }

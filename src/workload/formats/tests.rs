@@ -331,3 +331,36 @@ fn only_the_first_rows_are_read_when_asked() {
     let first = Options { max_requests: Some(2), ..Options::default() };
     assert_eq!(read_text(Format::BurstGpt, text, &first).unwrap().workload.requests.len(), 2);
 }
+
+#[test]
+fn problems_come_with_their_lines() {
+    let options = Options::default();
+    let shown = |format, text: &str| read_text(format, text, &options).expect_err("should be refused");
+    let cells =
+        "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03,48o8,10\n2023-11-16 18:17:03,1\n";
+    let message = shown(Format::Azure, cells);
+    let lines: Vec<&str> = message.lines().collect();
+    assert_eq!(
+        lines[1..3],
+        ["  2 | 2023-11-16 18:17:03,48o8,10", "    |                     ^^^^"],
+        "{message}"
+    );
+    assert_eq!(lines[4], "  3 | 2023-11-16 18:17:03,1", "{message}");
+    let row = |ns: &str| format!("{{\"arrival_time_ns\": {ns}, \"input_toks\": 5, \"output_toks\": 2}}\n");
+    let message =
+        shown(Format::LlmServingSim, &format!("{}{}", row("\"soon\""), row("7").trim_end_matches("}\n")));
+    let expected = "  1 | {\"arrival_time_ns\": \"soon\", \"input_toks\": 5, \"output_toks\": 2}\n    |                     ^^^^^^";
+    assert!(message.contains(expected), "{message}");
+    assert!(
+        message.contains("the file is truncated") && message.lines().last().unwrap().ends_with('^'),
+        "{message}"
+    );
+    let hidden = format!("{{\"x\": \"\u{1b}[2J{}\"", "y".repeat(1 << 16));
+    let message = shown(Format::LlmServingSim, &hidden);
+    assert!(
+        !message.contains('\u{1b}') && message.lines().all(|line| line.chars().count() < 200),
+        "{message}"
+    );
+    let message = shown(Format::Vllm, "{\n\"input_lens\": [1,\n  oops]}");
+    assert!(message.contains("  3 |   oops]}\n    |   ^"), "{message}");
+}

@@ -7,6 +7,7 @@ use serde::de::IgnoredAny;
 
 use super::intake::{Intake, Row, Unit};
 use super::jsonl::Field;
+use crate::workload::input::Line;
 use crate::workload::problem::Place;
 
 /// Largest file that is read.
@@ -43,8 +44,11 @@ pub(super) fn read(text: impl BufRead, unit: Unit, intake: &mut Intake<'_>) -> i
         Err(error) => {
             let text = error.to_string();
             let reason = text.rsplit_once(" at line ").map_or(text.as_str(), |(reason, _)| reason);
-            let place = Place::Column(error.line().max(1) as u64, error.column().max(1));
-            intake.problem(place, "", reason.to_owned());
+            let (number, column) = (error.line().max(1), error.column().max(1));
+            let place = Place::Column(number as u64, column);
+            let text = bytes.split(|byte| *byte == b'\n').nth(number - 1);
+            let line = Line { number: number as u64, indent: 0, text };
+            intake.problem_quoting(place, reason.to_owned(), line.excerpt(place, ""));
             if reason.starts_with("trailing characters") {
                 intake.hint("the file holds several runs, one after the other: give it one");
             }

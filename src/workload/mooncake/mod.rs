@@ -89,6 +89,13 @@ pub fn read(reader: impl BufRead, options: &Options) -> Result<Loaded, WorkloadE
     trace.finish()
 }
 
+/// What is wrong with a row that ended before its object did.
+struct CutOff {
+    place: Place,
+    message: String,
+    excerpt: Option<String>,
+}
+
 struct Reader<'o> {
     options: &'o Options,
     assembly: Assembly,
@@ -102,7 +109,7 @@ struct Reader<'o> {
     latest_line: u64,
     latest_good_line: u64,
     /// The latest row, if it ended before its object did.
-    cut_off: Option<(Place, String)>,
+    cut_off: Option<CutOff>,
 }
 
 impl<'o> Reader<'o> {
@@ -132,13 +139,15 @@ impl<'o> Reader<'o> {
             && let Some(line) = lines.next()?
         {
             self.latest_line = line.number;
-            if let Some((place, message)) = self.cut_off.take() {
-                self.problems.add(place, "", message);
+            if let Some(CutOff { place, message, excerpt }) = self.cut_off.take() {
+                self.problems.add_quoting(place, "", message, excerpt);
             }
+            let known = self.problems.total();
             if self.ledger.read == 0
                 && let Some(message) = line.text.and_then(syntax::other_format)
             {
-                self.problems.add(Place::Line(line.number), "", message);
+                let place = Place::Line(line.number);
+                self.problems.add_quoting(place, "", message, line.excerpt(place, ""));
                 if let Some(format) = line.text.and_then(formats::guess) {
                     self.problems.hint(syntax::conversion(format));
                 }
@@ -146,6 +155,9 @@ impl<'o> Reader<'o> {
             }
             self.ledger.read += 1;
             self.take_line(&line);
+            if self.problems.total() > known {
+                self.problems.quote(&line);
+            }
         }
         Ok(())
     }
@@ -221,7 +233,7 @@ impl<'o> Reader<'o> {
         let (column, message) = syntax::explain(text, error);
         let place = Place::Column(line.number, column + line.indent);
         if error.is_eof() {
-            self.cut_off = Some((place, message));
+            self.cut_off = Some(CutOff { place, message, excerpt: line.excerpt(place, "") });
         } else {
             self.problems.add(place, field, message);
         }
@@ -341,14 +353,14 @@ impl<'o> Reader<'o> {
     }
 
     fn finish(mut self) -> Result<Loaded, WorkloadErrors> {
-        if let Some((place, _)) = self.cut_off {
+        if let Some(CutOff { place, excerpt, .. }) = self.cut_off {
             let message = match self.latest_good_line {
                 0 => "the file is truncated: its only row ends in the middle".into(),
                 line => format!(
                     "the file is truncated: its last row ends in the middle; the last good one is line {line}"
                 ),
             };
-            self.problems.add(place, "", message);
+            self.problems.add_quoting(place, "", message, excerpt);
         }
         if self.misfits > 0 {
             self.problems.hint(self.fitting.advice());
