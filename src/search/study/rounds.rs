@@ -240,7 +240,9 @@ impl Rounds {
             }
             if !points.is_empty() {
                 self.chunks.push_back(self.trials.len() + points.len());
-                points.into_iter().for_each(|point| self.open(point));
+                for point in points {
+                    self.open(point);
+                }
                 return true;
             }
         }
