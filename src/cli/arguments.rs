@@ -134,7 +134,7 @@ pub(super) enum ExplainCommand {
     Candidate {
         /// Output folder of the search
         folder: PathBuf,
-        /// Its place in the ranking
+        /// Its place in the ranking, or along the frontier
         #[arg(long, default_value_t = 1, value_parser = rank)]
         rank: usize,
     },
@@ -153,9 +153,9 @@ pub(super) struct DeployArguments {
     /// Output folder of a search, or of a replay
     #[arg(value_name = "DIR")]
     pub(super) folder: PathBuf,
-    /// Which candidate
-    #[arg(long, default_value_t = 1, value_parser = rank)]
-    pub(super) rank: usize,
+    /// Which candidate [default: the best; of a frontier, which has none, it has to be said]
+    #[arg(long, value_parser = rank)]
+    pub(super) rank: Option<usize>,
     /// What to write to standard output
     #[arg(long, value_enum, default_value_t = DeployForm::Commands)]
     pub(super) to: DeployForm,

@@ -5,13 +5,13 @@ use std::path::Path;
 
 use rustc_hash::FxHashMap;
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::arguments::{DiffArguments, Format};
 use super::console::Console;
 use super::failure::{Failure, Status};
 use super::names::{CANDIDATES, Kind, REPORT, REQUESTS, TRIALS};
-use super::results::{answer, figure, find, flattened, json_file, json_lines, shown};
+use super::results::{answer, apart, figure, find, flattened, json_file, json_lines, shown};
 
 /// Steps in the life of a request, in order, with what they are called.
 const STEPS: [(&str, &str); 6] = [
@@ -234,19 +234,15 @@ impl Difference {
         if !self.settings.is_empty() {
             text += "settings that differ\n";
             for Setting { path, a, b } in &self.settings {
-                let _ = writeln!(text, "  {path}: {} -> {}", shown(a), shown(b));
+                let (a, b) = apart(a, b);
+                let _ = writeln!(text, "  {path}: {a} -> {b}");
             }
         }
         match &self.first_event {
             None => text += "every event is the same\n",
             Some(Event { at_ms, what, a, b }) => {
-                let _ = writeln!(
-                    text,
-                    "first event that differs, at {} ms\n  {what}: {} -> {}",
-                    figure(*at_ms),
-                    shown(a),
-                    shown(b)
-                );
+                let (at_ms, (a, b)) = (figure(*at_ms), apart(a, b));
+                let _ = writeln!(text, "first event that differs, at {at_ms} ms\n  {what}: {a} -> {b}");
             }
         }
         if self.metrics.is_empty() {
@@ -256,12 +252,16 @@ impl Difference {
         text += "figures that differ\n";
         let width = self.metrics.iter().map(|metric| metric.name.len()).max().unwrap_or(0);
         for Metric { name, a, b } in &self.metrics {
-            let side = |value: &Option<f64>| value.map_or("-".into(), figure);
+            let (one, other) = apart(&json!(a), &json!(b));
+            // A change that two digits do not show is shown as it is.
+            let percent = |change: f64| {
+                if change.abs() < 0.005 { format!("{change:+.1e} %") } else { format!("{change:+.2} %") }
+            };
             let change = match (a, b) {
-                (Some(a), Some(b)) if *a != 0.0 => format!("{:+.2} %", (b / a - 1.0) * 100.0),
+                (Some(a), Some(b)) if *a != 0.0 => percent((b / a - 1.0) * 100.0),
                 _ => String::new(),
             };
-            let _ = writeln!(text, "  {name:<width$} {:>14} {:>14} {change:>12}", side(a), side(b));
+            let _ = writeln!(text, "  {name:<width$} {one:>14} {other:>14} {change:>12}");
         }
         text
     }

@@ -12,7 +12,7 @@ use super::failure::{Failure, Status};
 use super::input::load_document;
 use super::prepare::{self, ReadyReplay};
 use super::replay::replay_failure;
-use super::results::{candidate, figure, find, json_file, json_lines, shown};
+use super::results::{apart, candidate, figure, find, is_frontier, json_file, json_lines, objectives, shown};
 use crate::config::Override;
 use crate::registry::Registry;
 use crate::report::activity::{ActivityDetail, RouteRecord};
@@ -231,8 +231,14 @@ fn explain_candidate(folder: &Path, rank: usize) -> Result<Explanation, Failure>
     let one = candidate(folder, rank)?;
     let result = json_file(&folder.join("candidates.json"))?;
     let next = result["candidates"].get(rank);
-    let mut text =
-        format!("rank {rank}: score {} on {} GPUs\n", shown(&one["score"]), shown(&one["used_gpus"]));
+    let is_frontier = is_frontier(&result);
+    let gpus = shown(&one["used_gpus"]);
+    let mut text = if is_frontier {
+        let count = result["candidates"].as_array().map_or(0, Vec::len);
+        format!("rank {rank} of {count} along the frontier: {} on {gpus} GPUs\n", objectives(&one))
+    } else {
+        format!("rank {rank}: score {} on {gpus} GPUs\n", shown(&one["score"]))
+    };
     let bounds = bounds(&one, &result["goal"]);
     if !bounds.is_empty() {
         text += "bounds\n";
@@ -252,14 +258,20 @@ fn explain_candidate(folder: &Path, rank: usize) -> Result<Explanation, Failure>
     }
     let mut changes = Vec::new();
     match next {
+        None if is_frontier => text += "it is the last along the frontier\n",
         None => text += "it is the last of the ranking\n",
         Some(next) => {
-            let gap = one["score"].as_f64().unwrap_or(0.0) - next["score"].as_f64().unwrap_or(0.0);
-            let _ =
-                writeln!(text, "before rank {} by {} in score; settings that differ", rank + 1, figure(gap));
+            let place = rank + 1;
+            let _ = if is_frontier {
+                writeln!(text, "next along it is rank {place}: {}; settings that differ", objectives(next))
+            } else {
+                let gap = one["score"].as_f64().unwrap_or(0.0) - next["score"].as_f64().unwrap_or(0.0);
+                writeln!(text, "before rank {place} by {} in score; settings that differ", figure(gap))
+            };
             changes = differing(&one["config"], &next["config"]);
             for (path, own, other) in &changes {
-                let _ = writeln!(text, "  {path}: {} here, {} there", shown(own), shown(other));
+                let (own, other) = apart(own, other);
+                let _ = writeln!(text, "  {path}: {own} here, {other} there");
             }
             text += "figures\n";
             for name in COMPARED {
@@ -274,9 +286,10 @@ fn explain_candidate(folder: &Path, rank: usize) -> Result<Explanation, Failure>
     }
     let changes =
         changes.iter().map(|(path, own, other)| json!({"setting": path, "here": own, "there": other}));
+    let worth = if is_frontier { "objectives" } else { "score" };
     let json = json!({
-        "rank": rank, "score": one["score"], "used_gpus": one["used_gpus"], "bounds": rows,
-        "next": next.map(|next| json!({"score": next["score"], "settings": changes.collect::<Vec<_>>()})),
+        "rank": rank, worth: one[worth], "used_gpus": one["used_gpus"], "bounds": rows,
+        "next": next.map(|next| json!({worth: next[worth], "settings": changes.collect::<Vec<_>>()})),
     });
     Ok(Explanation { text, json })
 }

@@ -78,6 +78,39 @@ pub(super) fn json_lines(path: &Path) -> Result<Vec<Value>, Failure> {
     Ok(values)
 }
 
+/// Whether the candidates of a result are a frontier, of which none is the best.
+pub(super) fn is_frontier(result: &Value) -> bool {
+    result["goal"]["target"] == "pareto"
+}
+
+/// The objectives of a candidate on a frontier, in words.
+pub(super) fn objectives(candidate: &Value) -> String {
+    let values = candidate["objectives"].as_object().into_iter().flatten();
+    values.map(|(name, value)| format!("{name} {}", shown(value))).collect::<Vec<_>>().join(", ")
+}
+
+/// The candidate of a rank, or the only one to choose.
+pub(super) fn chosen(folder: &Path, rank: Option<usize>) -> Result<Value, Failure> {
+    if rank.is_none() {
+        search_answer(folder)?;
+        let path = folder.join(CANDIDATES);
+        let result = json_file(&path)?;
+        let candidates = result["candidates"].as_array().map(Vec::as_slice).unwrap_or_default();
+        if is_frontier(&result) && candidates.len() > 1 {
+            let points = candidates
+                .iter()
+                .map(|one| format!("\n  --rank {}: {}", shown(&one["rank"]), objectives(one)));
+            return Err(Failure::input(format!(
+                "--rank: missing: {} is a frontier of {} candidates, of which none is the best{}",
+                path.display(),
+                candidates.len(),
+                points.collect::<String>()
+            )));
+        }
+    }
+    candidate(folder, rank.unwrap_or(1))
+}
+
 /// The candidate of a rank.
 pub(super) fn candidate(folder: &Path, rank: usize) -> Result<Value, Failure> {
     search_answer(folder)?;
@@ -129,6 +162,12 @@ pub(super) fn shown(value: &Value) -> String {
         Value::Number(number) if number.is_f64() => number.as_f64().map_or_else(String::new, figure),
         other => other.to_string(),
     }
+}
+
+/// Two values that are not the same, for people: so exactly that they do not look the same.
+pub(super) fn apart(a: &Value, b: &Value) -> (String, String) {
+    let (one, other) = (shown(a), shown(b));
+    if one == other { (a.to_string(), b.to_string()) } else { (one, other) }
 }
 
 /// A figure with six significant digits, without an exponent and without zeros at the end.

@@ -284,7 +284,7 @@ fn scripted_changes(scenario: &Scenario) -> Result<Vec<ScriptedChange>, ReplayEr
     scenario.deployment.replica_changes.iter().map(change).collect()
 }
 
-fn role_of(pool: PoolName) -> Role {
+pub(super) fn role_of(pool: PoolName) -> Role {
     match pool {
         PoolName::Agg => Role::Agg,
         PoolName::Prefill => Role::Prefill,

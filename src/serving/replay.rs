@@ -4,18 +4,21 @@ use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use super::assembly::{Traffic, assemble, pools, pricings, unsupported};
+use super::assembly::{Traffic, assemble, pools, pricings, role_of, unsupported};
 use super::capacity::sized;
 use super::error::ReplayError;
 use super::outlook::WorthBar;
 use super::recorder::AttainmentBar;
 use super::scheduler::scheduler_problems;
-use crate::config::scenario::{Pool, Scenario};
+use crate::config::scenario::{Pool, ReplicaChange, Scenario};
 use crate::registry::Registry;
 use crate::report::activity::ActivityDetail;
 use crate::report::gap_tally::PASSES_KEPT;
 use crate::report::record::{PoolRecord, Role, RunRecord, Status};
+use crate::report::requests::request_name;
+use crate::report::scaling::{ScalingCause, ScalingEvent};
 use crate::simulation::{Limits, SimTime};
+use crate::workload::{RequestId, Workload};
 
 /// What whoever asks for a replay wants of it beside its figures.
 #[derive(Clone, Debug, Default)]
@@ -85,7 +88,7 @@ pub fn replay(
     recorder.happened(last_event);
     let (mut record, ledgers) = recorder.into_record();
     if until == SimTime::MAX {
-        check_nothing_lost(&record, &waiting)?;
+        check_nothing_lost(&record, scenario, traffic.workload(), &waiting)?;
     }
     record.capacity = capacity;
     record.timing =
@@ -115,20 +118,47 @@ fn unchanged_pools(scenario: &Scenario, end: SimTime) -> Vec<PoolRecord> {
     pools(scenario).into_iter().map(cost).collect()
 }
 
-/// Every request was injected and came to an end; otherwise the run stalled, and the actors say who waits for what.
-fn check_nothing_lost(record: &RunRecord, waiting: &[(String, String)]) -> Result<(), ReplayError> {
+/// Every request was injected and came to an end; otherwise the run stalled, and the fleet and the actors say who waits for what.
+fn check_nothing_lost(
+    record: &RunRecord,
+    scenario: &Scenario,
+    workload: &Workload,
+    waiting: &[(String, String)],
+) -> Result<(), ReplayError> {
     let ended = |status| matches!(status, Status::Completed | Status::Rejected);
-    let lost: Vec<_> = (0..record.requests.len()).filter(|&id| !ended(record.requests[id].status)).collect();
-    let Some(&first) = lost.first() else { return Ok(()) };
-    let status = record.requests[first].status;
+    let status = |id: usize| record.requests[id].status;
+    let lost: Vec<usize> = (0..record.requests.len()).filter(|&id| !ended(status(id))).collect();
+    let has_arrived = |id: &&usize| status(**id) != Status::Absent;
+    let Some(&first) = lost.iter().find(has_arrived).or(lost.first()) else { return Ok(()) };
+    let how = if status(first) == Status::Absent { "which never arrived" } else { "which is waiting" };
     let mut message = format!(
-        "the replay came to a halt at {} with {} of {} requests not ended; the first is request {first} ({status:?})",
+        "the replay came to a halt at {} with {} of {} requests not ended; the first is {}, {how}",
         record.end,
         lost.len(),
         record.requests.len(),
+        request_name(workload, RequestId(first as u32)),
     );
+    for line in pools(scenario).into_iter().filter_map(|(role, _)| without_workers(role, record, scenario)) {
+        let _ = write!(message, "\n  {line}");
+    }
     for (path, reason) in waiting {
         let _ = write!(message, "\n  {path}: {reason}");
     }
     Err(ReplayError::Failed(message))
+}
+
+/// Since when a pool has no workers, and by whom, if somebody took them away.
+fn without_workers(role: Role, record: &RunRecord, scenario: &Scenario) -> Option<String> {
+    let of_role = |event: &&ScalingEvent| event.role == role;
+    let last = record.scaling.events.iter().rfind(of_role).filter(|event| event.to == 0)?;
+    let by_script = |change: &ReplicaChange| {
+        let is_then = SimTime::from_ms(change.at_ms).is_ok_and(|at| at == last.at);
+        is_then && change.workers == 0 && role_of(change.pool) == role
+    };
+    let script = scenario.deployment.replica_changes.iter().rposition(by_script);
+    let cause = match script.filter(|_| last.cause == ScalingCause::Script) {
+        Some(place) => format!("deployment.replica_changes[{place}] asks for 0"),
+        None => "the planner asked for 0".to_owned(),
+    };
+    Some(format!("{}: no worker takes requests since {}, when {cause}", role.name(), last.at))
 }

@@ -87,6 +87,45 @@ fn a_candidate_is_explained() {
 }
 
 #[test]
+fn a_point_of_a_frontier_is_explained_as_one_and_has_to_be_chosen() {
+    let place = Workplace::with("search.yaml", SEARCH);
+    let frontier = "goal={target: pareto, pareto_objectives: [throughput_per_gpu, e2e_latency]}";
+    let all = ["--set", frontier, "--set", "sweep.max_rounds=20"];
+    place.run(&[&["search", "search.yaml", "--output-dir", "out"], &all[..]].concat()).ending(0);
+    let result = place.read_json("out/candidates.json");
+    let points = result["candidates"].as_array().unwrap().len();
+    assert!(points > 1, "{result}");
+    let text = place.run(&["explain", "candidate", "out"]).ending(0).stdout;
+    let first = format!("rank 1 of {points} along the frontier: throughput_per_gpu ");
+    assert!(text.starts_with(&first) && text.contains(", e2e_latency "), "{text}");
+    assert!(text.contains("next along it is rank 2: throughput_per_gpu "), "{text}");
+    assert!(!text.contains("score"), "{text}");
+    let last = ["explain", "candidate", "out", "--rank", &points.to_string()];
+    assert!(place.run(&last).ending(0).stdout.contains("it is the last along the frontier"));
+    let json = place.run(&["explain", "candidate", "out", "--format=json"]).ending(0).json();
+    assert_eq!(json["objectives"], result["candidates"][0]["objectives"]);
+    assert_eq!(json["next"]["objectives"], result["candidates"][1]["objectives"]);
+    let several =
+        format!("out/candidates.json is a frontier of {points} candidates, of which none is the best");
+    place.run(&["deploy", "out"]).refusing(&["--rank: missing", &several, "--rank 2: throughput_per_gpu "]);
+    place.run(&["deploy", "out", "--rank", "2"]).ending(0);
+}
+
+#[test]
+fn figures_that_differ_do_not_look_the_same() {
+    let place = Workplace::with("scenario.yaml", SCENARIO);
+    place.run(&["replay", "scenario.yaml", "--output-dir", "a"]).ending(0);
+    place.run(&["replay", "scenario.yaml", "--output-dir", "b"]).ending(0);
+    let report = place.read("b/report.json");
+    let gpus = place.read_json("b/report.json")["summary"]["avg_gpu"].as_f64().unwrap();
+    let nearly = report.replace(&format!("\"avg_gpu\": {gpus:?}"), "\"avg_gpu\": 2.0000000000000004");
+    assert_ne!(nearly, report);
+    place.write("b/report.json", &nearly);
+    let text = place.run(&["diff", "a", "b"]).ending(0).stdout;
+    assert!(text.contains("2.0000000000000004") && text.contains("e-14 %"), "{text}");
+}
+
+#[test]
 fn a_tick_is_what_the_planner_wrote() {
     let rows = "{\"tick\": 0, \"at_ms\": 5, \"decision\": {\"agg\": 2}}\n{\"tick\": 1, \"at_ms\": 9}\n";
     let place = Workplace::with("out/scaling.jsonl", rows);

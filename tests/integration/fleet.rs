@@ -136,6 +136,13 @@ fn requests_wait_while_there_is_no_worker() {
     assert_eq!(workers(&record), [0, 1, 1], "numbers are never used again");
     let stall = run(&agg(1, 0.0, "{at_ms: 1, pool: agg, workers: 0}"), &[0, 5], 1).unwrap_err();
     assert!(stall.to_string().contains("1 requests wait in front of the router"), "{stall}");
+    assert_eq!(
+        stall.to_string().lines().take(2).collect::<Vec<_>>(),
+        [
+            "the replay came to a halt at 10.000000 ms with 1 of 2 requests not ended; the first is request_2, which is waiting",
+            "  agg: no worker takes requests since 1.000000 ms, when deployment.replica_changes[0] asks for 0",
+        ]
+    );
 }
 
 #[test]

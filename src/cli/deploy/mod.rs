@@ -19,7 +19,7 @@ use super::console::Console;
 use super::failure::{Failure, Status};
 use super::names::{COMMANDS, DYNAMO, KUBERNETES, Kind, REPORT};
 use super::output::{OutputFolder, look_at_folder};
-use super::results::{answer, candidate, json_file};
+use super::results::{answer, chosen, json_file};
 
 /// A candidate, ready to be written down.
 struct Plan {
@@ -177,13 +177,13 @@ fn is_set(value: &Value) -> bool {
 }
 
 /// The settings and the scenario of a candidate, or of a replay.
-fn source(folder: &Path, rank: usize) -> Result<(Map<String, Value>, Value), Failure> {
+fn source(folder: &Path, rank: Option<usize>) -> Result<(Map<String, Value>, Value), Failure> {
     if answer(folder)? == Kind::Search {
-        let candidate = candidate(folder, rank)?;
+        let candidate = chosen(folder, rank)?;
         let config = candidate["config"].as_object().cloned().unwrap_or_default();
         return Ok((config, candidate["scenario"].clone()));
     }
-    if rank != 1 {
+    if rank.is_some_and(|rank| rank != 1) {
         return Err(Failure::input("--rank: a replay has one deployment only"));
     }
     Ok((Map::new(), json_file(&folder.join(REPORT))?["scenario"].clone()))
