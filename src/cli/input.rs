@@ -7,11 +7,10 @@ use std::sync::Arc;
 
 use super::console::Console;
 use super::failure::Failure;
-use crate::config::scenario::{WorkloadConfig, WorkloadSource};
+use crate::config::scenario::{TraceFormat, WorkloadConfig, WorkloadSource};
 use crate::config::{Loaded, Override};
 use crate::run;
 use crate::search::{Plan, Requests};
-use crate::workload::formats::Format;
 use crate::workload::{Warning, Workload};
 
 /// Reads and validates a configuration file, and passes on what in it has no effect.
@@ -64,10 +63,10 @@ pub(super) fn load_requests(plan: &Plan, console: Console) -> Result<Requests, F
 /// Says as what a trace was read, where that is not this program's own form.
 fn name_format(config: &WorkloadConfig, console: Console) {
     if let WorkloadSource::Trace(trace) = &config.source
-        && let Some(format) = Format::of(trace.format)
+        && trace.format != TraceFormat::Mooncake
     {
         let path = trace.path.display();
-        console.note(format!("{path}: {}", format.reading(trace.rate.map(|rate| rate.request_rate))));
+        console.note(format!("{path}: {}", trace.format.reading(trace.rate.map(|rate| rate.request_rate))));
     }
 }
 

@@ -4,16 +4,16 @@ use std::io::{self, BufRead, Write};
 use std::sync::Arc;
 
 use super::arguments::{
-    Format as OutputForm, GenerateCommand, Spread, TimeUnit, TraceArguments, TraceCommand, TraceForm,
+    Format as OutputForm, GenerateCommand, Spread, TimeUnit, TraceArguments, TraceCommand,
 };
 use super::console::Console;
 use super::failure::{Failure, Status};
 use super::input::open_file;
-use crate::config::scenario::{Arrival, ArrivalProcess, TraceTimeUnit, ZeroOutput};
-use crate::workload::formats::{self, Format};
+use crate::config::scenario::{Arrival, ArrivalProcess, TraceFormat, ZeroOutput};
+use crate::workload::formats;
 use crate::workload::generate::{Conversation, Sine, ToolAgent};
 use crate::workload::stats::{LengthStats, ReuseBound, WorkloadStats};
-use crate::workload::{Loaded, Pacing, Workload, mooncake};
+use crate::workload::{Loaded, Pacing, Place, Workload, WorkloadErrors, mooncake};
 
 pub(super) fn run(command: TraceCommand, console: Console) -> Result<Status, Failure> {
     match command {
@@ -31,57 +31,14 @@ fn load(
     console: Console,
 ) -> Result<Arc<Workload>, Failure> {
     let zero_output = arguments.zero_output.map_or(zero_output, Into::into);
-    let loaded = match format(arguments.from) {
-        Some(format) => load_foreign(format, arguments, zero_output, console)?,
-        None => load_mooncake(arguments, zero_output)?,
-    };
+    let loaded = read(arguments, zero_output, console)?;
     for warning in &loaded.warnings {
         console.note(format!("warning: {warning}"));
     }
     Ok(Arc::new(loaded.workload))
 }
 
-fn load_mooncake(arguments: &TraceArguments, zero_output: ZeroOutput) -> Result<Loaded, Failure> {
-    let [path] = &arguments.files[..] else {
-        let files = arguments.files.len();
-        return Err(Failure::input(format!("{files} files: only a dynamo trace may be in several files")));
-    };
-    let mut problems = Vec::new();
-    if arguments.request_rate.is_some() {
-        problems.push("--request-rate: a Mooncake trace has time stamps of its own");
-    }
-    if arguments.sessions {
-        problems.push("--sessions: the sessions of a Mooncake trace are always kept");
-    }
-    let time_unit = match arguments.time_unit {
-        None | Some(TimeUnit::Ms) => TraceTimeUnit::Ms,
-        Some(TimeUnit::S) => TraceTimeUnit::S,
-        Some(TimeUnit::Us | TimeUnit::Ns) => {
-            problems.push("--time-unit: the time stamps of a Mooncake trace are in ms or in s");
-            TraceTimeUnit::Ms
-        }
-    };
-    if !problems.is_empty() {
-        return Err(Failure::input(problems.join("\n")));
-    }
-    let options = mooncake::Options {
-        origin: path.display().to_string(),
-        block_size: arguments.block_size.unwrap_or(mooncake::Options::default().block_size),
-        time_unit,
-        max_requests: arguments.max_requests,
-        zero_output,
-        strict: arguments.strict,
-        pacing: Pacing::default(),
-    };
-    mooncake::read(open_file(path)?, &options).map_err(Failure::input)
-}
-
-fn load_foreign(
-    format: Format,
-    arguments: &TraceArguments,
-    zero_output: ZeroOutput,
-    console: Console,
-) -> Result<Loaded, Failure> {
+fn read(arguments: &TraceArguments, zero_output: ZeroOutput, console: Console) -> Result<Loaded, Failure> {
     let process = match arguments.arrival {
         Spread::Fixed => ArrivalProcess::Fixed,
         Spread::Poisson => ArrivalProcess::Poisson,
@@ -96,7 +53,7 @@ fn load_foreign(
         }),
         rate: arguments.request_rate.map(|rate| (rate, arrival)),
         sessions: arguments.sessions,
-        token_block_size: arguments.block_size,
+        block_size: arguments.block_size,
         max_requests: arguments.max_requests,
         zero_output,
         strict: arguments.strict,
@@ -108,32 +65,30 @@ fn load_foreign(
         origin: path.display().to_string(),
         reader: reader as &mut dyn BufRead,
     });
-    let loaded = formats::read(format, sources.collect(), &options).map_err(|errors| {
+    let refuse = |mut errors: Vec<WorkloadErrors>| {
+        errors.iter_mut().for_each(name_options);
         Failure::input(errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
-    })?;
-    console.note(format.reading(options.rate.map(|(rate, _)| rate)));
+    };
+    let loaded = formats::read(arguments.from, sources.collect(), &options).map_err(refuse)?;
+    if arguments.from != TraceFormat::Mooncake {
+        console.note(arguments.from.reading(options.rate.map(|(rate, _)| rate)));
+    }
     Ok(loaded)
 }
 
-/// The form, unless it is Mooncake's.
-fn format(form: TraceForm) -> Option<Format> {
-    match form {
-        TraceForm::Mooncake => None,
-        TraceForm::Dynamo => Some(Format::Dynamo),
-        TraceForm::Azure => Some(Format::Azure),
-        TraceForm::Splitwise => Some(Format::Splitwise),
-        TraceForm::Burstgpt => Some(Format::BurstGpt),
-        TraceForm::Llmservingsim => Some(Format::LlmServingSim),
-        TraceForm::Lengths => Some(Format::Lengths),
-        TraceForm::Vllm => Some(Format::Vllm),
-        TraceForm::Aiperf => Some(Format::Aiperf),
+/// Calls what concerns a whole trace by the option that it was given with.
+fn name_options(errors: &mut WorkloadErrors) {
+    for problem in errors.problems.iter_mut().filter(|problem| problem.place == Place::Whole) {
+        if ["time unit", "request rate", "block size", "sessions"].contains(&problem.field.as_str()) {
+            problem.field = format!("--{}", problem.field.replace(' ', "-"));
+        }
     }
 }
 
 fn convert(arguments: &TraceArguments, console: Console) -> Result<(), Failure> {
     let zero_output = match arguments.from {
         // The rows of a replay and of a trace that is only rewritten stay what they are.
-        TraceForm::Mooncake => ZeroOutput::PrefillOnly,
+        TraceFormat::Mooncake => ZeroOutput::PrefillOnly,
         _ => ZeroOutput::Drop,
     };
     let workload = load(arguments, zero_output, console)?;

@@ -79,6 +79,13 @@ impl Named for TraceFormat {
     ];
 }
 
+impl TraceFormat {
+    /// The name that files and the command line use.
+    pub fn name(self) -> &'static str {
+        name_of(self)
+    }
+}
+
 impl Named for ArrivalKind {
     const NAMES: &'static [(&'static str, Self)] =
         &[("fixed", Self::Fixed), ("poisson", Self::Poisson), ("gamma", Self::Gamma), ("burst", Self::Burst)];

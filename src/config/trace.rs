@@ -77,6 +77,19 @@ pub enum TraceFormat {
 }
 
 impl TraceFormat {
+    /// Every format.
+    pub const ALL: [Self; 9] = [
+        Self::Mooncake,
+        Self::Dynamo,
+        Self::Azure,
+        Self::Splitwise,
+        Self::BurstGpt,
+        Self::LlmServingSim,
+        Self::Lengths,
+        Self::Vllm,
+        Self::Aiperf,
+    ];
+
     /// Whether the length of its blocks is for the reader to say.
     pub fn has_block_size(self) -> bool {
         matches!(self, Self::Mooncake | Self::LlmServingSim)

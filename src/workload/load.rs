@@ -2,9 +2,9 @@
 
 use std::io::BufRead;
 
-use super::formats::{self, Format};
+use super::formats;
 use super::problem::{Place, Problem, Warning, WorkloadErrors};
-use super::{Workload, inline, mooncake, synthetic};
+use super::{Workload, inline, synthetic};
 use crate::config::scenario::{TraceSource, TraceTimeUnit, WorkloadConfig, WorkloadSource};
 use crate::workload::Pacing;
 
@@ -34,33 +34,15 @@ pub fn load(
         WorkloadSource::Trace(source) => {
             let origin = source.path.display().to_string();
             let Some(reader) = trace else { return Err(not_opened(origin)) };
-            match Format::of(source.format) {
-                None => mooncake::read(reader, &mooncake_options(source, config, pacing)),
-                Some(format) => {
-                    let options = foreign_options(source, config, pacing);
-                    let sources = vec![formats::Source { origin, reader }];
-                    formats::read(format, sources, &options).map_err(joined)
-                }
-            }
+            let sources = vec![formats::Source { origin, reader }];
+            formats::read(source.format, sources, &trace_options(source, config, pacing)).map_err(joined)
         }
         WorkloadSource::Synthetic(synthetic) => synthetic::generate(synthetic, engine_block_size, pacing),
         WorkloadSource::Requests { requests, block_size } => inline::read(requests, *block_size, pacing),
     }
 }
 
-fn mooncake_options(source: &TraceSource, config: &WorkloadConfig, pacing: Pacing) -> mooncake::Options {
-    mooncake::Options {
-        origin: source.path.display().to_string(),
-        block_size: source.block_size,
-        time_unit: source.time_unit,
-        max_requests: source.max_requests,
-        zero_output: config.zero_output,
-        strict: config.strict,
-        pacing,
-    }
-}
-
-fn foreign_options(source: &TraceSource, config: &WorkloadConfig, pacing: Pacing) -> formats::Options {
+fn trace_options(source: &TraceSource, config: &WorkloadConfig, pacing: Pacing) -> formats::Options {
     let format = source.format;
     let time_unit = match source.time_unit {
         TraceTimeUnit::S => formats::TimeUnit::S,
@@ -71,7 +53,7 @@ fn foreign_options(source: &TraceSource, config: &WorkloadConfig, pacing: Pacing
         time_unit: format.usual_time_unit().filter(|usual| *usual != source.time_unit).map(|_| time_unit),
         rate: source.rate.map(|rate| (rate.request_rate, rate.arrival)),
         sessions: source.sessions,
-        token_block_size: format.has_block_size().then_some(source.block_size),
+        block_size: format.has_block_size().then_some(source.block_size),
         max_requests: source.max_requests,
         zero_output: config.zero_output,
         strict: config.strict,

@@ -196,6 +196,11 @@ impl Problems {
         self.total
     }
 
+    /// The advice alone.
+    pub(super) fn into_hints(self) -> Vec<String> {
+        self.hints
+    }
+
     /// The refusal, if there is anything to refuse.
     pub(super) fn into_result(self, origin: &str) -> Result<(), WorkloadErrors> {
         if self.total == 0 {

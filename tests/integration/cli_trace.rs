@@ -36,7 +36,7 @@ fn what_cannot_be_read_is_refused_with_a_hint() {
     let place = Workplace::with("burst.csv", BURSTGPT);
     place.run(&["trace", "stats", "burst.csv"]).refusing(&["burst.csv", "--from burstgpt"]);
     place.run(&["trace", "stats", "--from=azure", "burst.csv"]).refusing(&["line 1", "--from burstgpt"]);
-    place.run(&["trace", "stats", "--from=lengths", "burst.csv"]).refusing(&["request rate: missing"]);
+    place.run(&["trace", "stats", "--from=lengths", "burst.csv"]).refusing(&["--request-rate: missing"]);
     place
         .run(&["trace", "stats", "--from=dynamo", "absent.jsonl"])
         .refusing(&["absent.jsonl", "cannot be read"]);
@@ -44,7 +44,7 @@ fn what_cannot_be_read_is_refused_with_a_hint() {
     place
         .run(&["trace", "stats", "burst.csv", "--sessions", "--request-rate=2", "--time-unit=ns"])
         .refusing(&["--sessions", "--request-rate", "--time-unit"]);
-    place.run(&["trace", "stats", "--from=azure", "--time-unit=s", "burst.csv"]).refusing(&["time unit"]);
+    place.run(&["trace", "stats", "--from=azure", "--time-unit=s", "burst.csv"]).refusing(&["--time-unit"]);
     place.write("empty.csv", "");
     place.run(&["trace", "convert", "--from=azure", "empty.csv"]).refusing(&["empty.csv", "no requests"]);
     place.write("strict.csv", &BURSTGPT.replace(",80,12,92", ",80,0,80"));

@@ -84,13 +84,15 @@ fn another_form_is_refused_with_the_nearest_dialect() {
         place.run(&["replay", "scenario.yaml"]).refusing(&["trace", &hint]);
         let other = if format == "splitwise" { "burstgpt" } else { "splitwise" };
         place.write("scenario.yaml", &scenario(&format!("trace_format: {other}")));
-        let hint = format!("this looks like {format}: `trace_format: {format}`");
-        // A line of JSON is no table, and what it is shows in its names.
-        if text.starts_with('{') {
-            place.run(&["replay", "scenario.yaml"]).refusing(&["trace"]);
-        } else {
-            place.run(&["replay", "scenario.yaml"]).refusing(&["trace", &hint]);
-        }
+        place.run(&["replay", "scenario.yaml"]).refusing(&["trace", &hint]);
+    }
+    let row = r#"{"timestamp": 0, "input_length": 600, "output_length": 2, "hash_ids": [1, 2]}"#;
+    let place = Workplace::with("trace", &format!("{row}\n{row}\n"));
+    for (format, ..) in FORMS {
+        let hint =
+            "this looks like mooncake: set `workload.trace_format: mooncake`, or use --from mooncake of";
+        let answer = place.run(&["trace", "stats", "trace", "--from", format]).ending(2);
+        assert!(answer.stderr.contains(hint), "{format}: {}", answer.stderr);
     }
     let place = Workplace::with("scenario.yaml", &scenario("trace_format: azur"));
     place

@@ -1,7 +1,8 @@
 //! The malformed and unusual traces that are met in the wild, kind by kind: each is refused with what helps, or taken with a word
 //! about what was done.
 
-use spica::workload::formats::{self, Format, Source};
+use spica::config::scenario::TraceFormat;
+use spica::workload::formats::{self, Source};
 use spica::workload::mooncake;
 use spica::workload::{Loaded, WorkloadErrors};
 
@@ -21,7 +22,7 @@ use Expected::{Refused, Taken};
 #[derive(Clone, Copy)]
 enum Form {
     Mooncake,
-    Foreign(Format),
+    Foreign(TraceFormat),
 }
 
 use Form::{Foreign, Mooncake};
@@ -44,8 +45,8 @@ fn read(form: Form, bytes: &[u8]) -> Result<Loaded, String> {
 /// Every kind of trace input: what it is, how it is read, the text, and what becomes of it.
 fn traces() -> Vec<(&'static str, Form, String, Expected)> {
     let rows = |rows: &[&str]| rows.join("\n") + "\n";
-    let azure = Foreign(Format::Azure);
-    let burstgpt = Foreign(Format::BurstGpt);
+    let azure = Foreign(TraceFormat::Azure);
+    let burstgpt = Foreign(TraceFormat::BurstGpt);
     let many: Vec<String> = (0..300)
         .map(|row| {
             format!(

@@ -4,9 +4,9 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
 
-use spica::config::scenario::{TraceTimeUnit, ZeroOutput};
+use spica::config::scenario::{TraceFormat, TraceTimeUnit, ZeroOutput};
 use spica::simulation::SimTime;
-use spica::workload::formats::{self, Format, Source};
+use spica::workload::formats::{self, Source};
 use spica::workload::mooncake::{self, Options};
 use spica::workload::{Loaded, WorkloadErrors};
 
@@ -222,7 +222,7 @@ fn columns_go_by_name_and_rows_of_zeros_are_dropped() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/bad-inputs").join(name);
     let mut file = BufReader::new(File::open(path).unwrap());
     let source = Source { origin: name.into(), reader: &mut file };
-    let loaded = formats::read(Format::BurstGpt, vec![source], &formats::Options::default()).unwrap();
+    let loaded = formats::read(TraceFormat::BurstGpt, vec![source], &formats::Options::default()).unwrap();
     assert_eq!(totals(&loaded), (4, 1502, 395));
     let arrivals: Vec<f64> = loaded.workload.requests.iter().map(|request| request.arrival.as_ms()).collect();
     assert_eq!(arrivals, [0.0, 5750.0, 10_500.0, 37_250.0]);
@@ -235,6 +235,6 @@ fn columns_go_by_name_and_rows_of_zeros_are_dropped() {
         assert!(loaded.warnings.iter().any(|warning| warning.message.contains(place)), "{place}");
     }
 
-    let parts = ["line 1", "looks like CSV", "spica trace convert --from burstgpt"];
+    let parts = ["line 1", "looks like CSV", "use --from burstgpt of `spica trace`"];
     refused(name, &Options::default(), &parts);
 }

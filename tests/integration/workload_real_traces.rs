@@ -3,7 +3,8 @@
 use std::fs::File;
 use std::io::BufReader;
 
-use spica::workload::formats::{self, Format, Source};
+use spica::config::scenario::TraceFormat;
+use spica::workload::formats::{self, Source};
 use spica::workload::mooncake::{self, Options};
 use spica::workload::stats::{LengthStats, WorkloadStats};
 
@@ -72,17 +73,17 @@ fn figures_are_those_of_the_table_beside_the_traces() {
 }
 
 /// A trace of another form, and its row of the same table.
-type Foreign = (Format, &'static str, u64, f64, [u32; 4], [u32; 4]);
+type Foreign = (TraceFormat, &'static str, u64, f64, [u32; 4], [u32; 4]);
 
 #[rustfmt::skip]
 const FOREIGN: [Foreign; 7] = [
-    (Format::Dynamo, "dynamo_pi_request_trace.jsonl", 17, 162.147, [3913, 3423, 8282, 8780], [476, 389, 832, 1101]),
-    (Format::Azure, "azure_2023_code.csv", 8_819, 3435.948, [2048, 1469, 5194, 7436], [28, 13, 55, 252]),
-    (Format::Azure, "azure_2023_conv.csv", 19_366, 3501.722, [1155, 1020, 2735, 4142], [211, 129, 424, 601]),
-    (Format::Splitwise, "vidur_splitwise_conv.csv", 19_366, 3501.722, [1155, 1020, 2735, 4142], [211, 129, 424, 601]),
-    (Format::Splitwise, "apex_creation_05_lengths.csv", 512, 1097.37, [308, 309, 400, 567], [1144, 1106, 1708, 2368]),
-    (Format::LlmServingSim, "llmservingsim_mixed608.jsonl", 608, 60.898, [9218, 2909, 24447, 28451], [3021, 872, 11815, 15040]),
-    (Format::Azure, "inference_perf_example.csv", 20, 13.025, [577, 388, 1315, 2221], [84, 84, 152, 174]),
+    (TraceFormat::Dynamo, "dynamo_pi_request_trace.jsonl", 17, 162.147, [3913, 3423, 8282, 8780], [476, 389, 832, 1101]),
+    (TraceFormat::Azure, "azure_2023_code.csv", 8_819, 3435.948, [2048, 1469, 5194, 7436], [28, 13, 55, 252]),
+    (TraceFormat::Azure, "azure_2023_conv.csv", 19_366, 3501.722, [1155, 1020, 2735, 4142], [211, 129, 424, 601]),
+    (TraceFormat::Splitwise, "vidur_splitwise_conv.csv", 19_366, 3501.722, [1155, 1020, 2735, 4142], [211, 129, 424, 601]),
+    (TraceFormat::Splitwise, "apex_creation_05_lengths.csv", 512, 1097.37, [308, 309, 400, 567], [1144, 1106, 1708, 2368]),
+    (TraceFormat::LlmServingSim, "llmservingsim_mixed608.jsonl", 608, 60.898, [9218, 2909, 24447, 28451], [3021, 872, 11815, 15040]),
+    (TraceFormat::Azure, "inference_perf_example.csv", 20, 13.025, [577, 388, 1315, 2221], [84, 84, 152, 174]),
 ];
 
 #[test]
@@ -99,7 +100,7 @@ fn traces_of_other_forms_have_the_figures_of_the_table() {
         let lengths = |found: LengthStats| [found.mean.round() as u32, found.p50, found.p90, found.p99];
         assert_eq!(lengths(stats.input_length), input, "{name}");
         assert_eq!(lengths(stats.output_length), output, "{name}");
-        if format == Format::Dynamo {
+        if format == TraceFormat::Dynamo {
             let reuse = stats.reuse_bound.unwrap();
             assert_eq!((reuse.reused_blocks, reuse.blocks), (2980, 4163));
         }

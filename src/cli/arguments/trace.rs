@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
+use clap::builder::PossibleValue;
 use clap::{Args, Subcommand, ValueEnum};
 
-use crate::config::scenario::ZeroOutput;
+use crate::config::scenario::{TraceFormat, ZeroOutput};
 use crate::workload::generate::{Conversation, Sine, ToolAgent};
 
 #[derive(Debug, Subcommand)]
@@ -28,8 +29,8 @@ pub(in crate::cli) struct TraceArguments {
     #[arg(required = true, value_name = "FILE")]
     pub(in crate::cli) files: Vec<PathBuf>,
     /// Form that it is in
-    #[arg(long, value_enum, default_value_t = TraceForm::Mooncake)]
-    pub(in crate::cli) from: TraceForm,
+    #[arg(long, value_enum, default_value_t = TraceFormat::Mooncake)]
+    pub(in crate::cli) from: TraceFormat,
     /// Tokens that one hash id stands for [default: 512]; with `--from llmservingsim`, tokens of the blocks that token ids
     /// are put into [default: 16]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
@@ -61,27 +62,26 @@ pub(in crate::cli) struct TraceArguments {
     pub(in crate::cli) max_requests: Option<u32>,
 }
 
-/// Form of a trace. Nothing is read by guess-work: what does not fit is refused, with a hint at what it looks like.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(in crate::cli) enum TraceForm {
-    /// Mooncake JSONL, or the requests.jsonl of a replay
-    Mooncake,
-    /// Dynamo request traces (dynamo.request.trace.v1)
-    Dynamo,
-    /// Azure traces: CSV with a wall clock
-    Azure,
-    /// Splitwise traces, and as processed for Vidur: CSV, seconds
-    Splitwise,
-    /// BurstGPT: CSV, seconds
-    Burstgpt,
-    /// LLMServingSim workloads: JSONL, nanoseconds
-    Llmservingsim,
-    /// Lengths only, as taken from ShareGPT: CSV or JSONL; needs --request-rate
-    Lengths,
-    /// Results of `vllm bench serve --save-result --save-detailed`
-    Vllm,
-    /// `profile_export.jsonl` of AIPerf
-    Aiperf,
+/// Nothing is read by guess-work: what does not fit is refused, with a hint at what it looks like.
+impl ValueEnum for TraceFormat {
+    fn value_variants<'a>() -> &'a [Self] {
+        &Self::ALL
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        let help = match self {
+            Self::Mooncake => "Mooncake JSONL, or the requests.jsonl of a replay",
+            Self::Dynamo => "Dynamo request traces (dynamo.request.trace.v1)",
+            Self::Azure => "Azure traces: CSV with a wall clock",
+            Self::Splitwise => "Splitwise traces, and as processed for Vidur: CSV, seconds",
+            Self::BurstGpt => "BurstGPT: CSV, seconds",
+            Self::LlmServingSim => "LLMServingSim workloads: JSONL, nanoseconds",
+            Self::Lengths => "Lengths only, as taken from ShareGPT: CSV or JSONL; needs --request-rate",
+            Self::Vllm => "Results of `vllm bench serve --save-result --save-detailed`",
+            Self::Aiperf => "`profile_export.jsonl` of AIPerf",
+        };
+        Some(PossibleValue::new(self.name()).help(help))
+    }
 }
 
 /// Unit of a trace's time stamps.

@@ -17,14 +17,14 @@ const NS_PER_MS: u64 = 1_000_000;
 
 #[derive(Deserialize)]
 struct Line {
-    event: Event,
+    event: Option<Event>,
 }
 
 #[derive(Deserialize)]
 struct Event {
-    schema: Box<str>,
+    schema: Option<Box<str>>,
     #[serde(rename = "event_type")]
-    kind: Box<str>,
+    kind: Option<Box<str>>,
     agent_context: Option<AgentContext>,
     request: Option<Request>,
 }
@@ -50,26 +50,34 @@ struct Request {
 
 #[derive(Deserialize)]
 struct Replay {
-    trace_block_size: u32,
+    trace_block_size: Option<u32>,
     input_length: Option<u32>,
-    input_sequence_hashes: Vec<u64>,
+    input_sequence_hashes: Option<Vec<u64>>,
 }
 
 pub(super) fn read(text: impl BufRead, intake: &mut Intake<'_>) -> io::Result<()> {
     jsonl::read(text, intake, |place, line: Line, intake| {
-        let event = line.event;
-        if &*event.schema != SCHEMA {
-            let message = format!("\"{}\": only {SCHEMA} is known", event.schema);
-            return intake.problem(place, "schema", message);
+        let missing = |field: &str, intake: &mut Intake<'_>| {
+            intake.problem(
+                place,
+                field,
+                "missing: a line of this form wraps an event of a known schema and type",
+            );
+        };
+        let Some(event) = line.event else { return missing("event", intake) };
+        let Some(schema) = event.schema else { return missing("event.schema", intake) };
+        if &*schema != SCHEMA {
+            return intake.problem(place, "event.schema", format!("\"{schema}\": only {SCHEMA} is known"));
         }
-        if &*event.kind != "request_end" {
+        let Some(kind) = event.kind else { return missing("event.event_type", intake) };
+        if &*kind != "request_end" {
             return intake.notice(OTHER_EVENTS, place);
         }
         intake.count_row();
         let session = event.agent_context.and_then(|context| context.session_id);
         match event.request {
             Some(request) => take(place, request, session, intake),
-            None => intake.problem(place, "request", "missing from a request_end"),
+            None => intake.problem(place, "event.request", "missing from a request_end"),
         }
     })
 }
@@ -104,6 +112,12 @@ fn take(place: Place, request: Request, session: Option<Box<str>>, intake: &mut 
 fn prompt(place: Place, input: u32, replay: &Replay, intake: &mut Intake<'_>) -> Option<Prompt> {
     let Replay { trace_block_size: size, input_length, ref input_sequence_hashes } = *replay;
     let before = intake.problem_count();
+    let (Some(size), Some(input_sequence_hashes)) = (size, input_sequence_hashes) else {
+        let field = if size.is_none() { "trace_block_size" } else { "input_sequence_hashes" };
+        let message = "missing: without it nothing is known of the prompt, so leave `replay` out";
+        intake.problem(place, &format!("request.replay.{field}"), message);
+        return None;
+    };
     if size == 0 {
         intake.problem(place, "trace_block_size", "0: a block has at least one token");
         return None;

@@ -3,8 +3,9 @@
 use indexmap::IndexMap;
 
 use super::cell::{self, Nanoseconds};
-use super::{Format, Options, TimeUnit};
-use crate::config::scenario::ZeroOutput;
+use super::guess::other_form;
+use super::{Options, TimeUnit};
+use crate::config::scenario::{TraceFormat, ZeroOutput};
 use crate::workload::assembly::{Assembly, Chunks, Draft, Ending, Fields, InputKind};
 use crate::workload::input::Line;
 use crate::workload::interner::Interner;
@@ -87,7 +88,7 @@ impl Prompt {
 /// Takes rows and problems while a trace is read.
 #[derive(Debug)]
 pub(super) struct Intake<'o> {
-    format: Format,
+    format: TraceFormat,
     options: &'o Options,
     rows: Vec<Row>,
     pub(super) chunk_ids: Vec<u32>,
@@ -103,7 +104,7 @@ pub(super) struct Intake<'o> {
 }
 
 impl<'o> Intake<'o> {
-    pub(super) fn new(format: Format, options: &'o Options) -> Self {
+    pub(super) fn new(format: TraceFormat, options: &'o Options) -> Self {
         Self {
             format,
             options,
@@ -160,12 +161,9 @@ impl<'o> Intake<'o> {
     }
 
     /// Says that the file looks like one of another form.
-    pub(super) fn suggest(&mut self, guess: Option<Format>) {
+    pub(super) fn suggest(&mut self, guess: Option<TraceFormat>) {
         if let Some(format) = guess.filter(|format| *format != self.format) {
-            self.problems.hint(format!(
-                "this looks like {0}: `trace_format: {0}`, or --from {0} of `spica trace`",
-                format.name()
-            ));
+            self.problems.hint(other_form(format));
         }
     }
 
@@ -213,7 +211,16 @@ impl<'o> Intake<'o> {
     /// A file ends; its problems get its name.
     pub(super) fn end_of_file(&mut self, origin: &str) {
         let problems = std::mem::take(&mut self.problems);
-        self.refusals.extend(problems.into_result(origin).err());
+        match self.refusals.last_mut() {
+            // What a sound file looks like may be why it was read as it should not be.
+            Some(refusal) if problems.total() == 0 => refusal.hints.extend(problems.into_hints()),
+            _ => self.refusals.extend(problems.into_result(origin).err()),
+        }
+    }
+
+    /// What is wrong with the files that have ended.
+    pub(super) fn into_refusals(self) -> Result<(), Vec<WorkloadErrors>> {
+        if self.refusals.is_empty() { Ok(()) } else { Err(self.refusals) }
     }
 
     pub(super) fn finish(mut self, origin: &str) -> Result<Loaded, Vec<WorkloadErrors>> {
@@ -260,8 +267,9 @@ impl<'o> Intake<'o> {
         let mut loaded = assembly.finish(InputKind::Trace, chunks, ending).map_err(|errors| vec![errors])?;
         loaded.workload.input.suspicious = suspicious;
         loaded.warnings.extend(self.warnings);
-        let unit =
-            self.options.time_unit.is_none() && self.format.has_open_unit() && self.options.rate.is_none();
+        let unit = self.options.time_unit.is_none()
+            && self.format.usual_time_unit().is_some()
+            && self.options.rate.is_none();
         suspicion::note(
             &mut loaded,
             self.options.pacing,
@@ -312,22 +320,23 @@ fn explanation(kind: &str) -> &'static str {
     }
 }
 
-fn name_field(format: Format) -> &'static str {
+fn name_field(format: TraceFormat) -> &'static str {
     match format {
-        Format::Aiperf => "x_request_id",
+        TraceFormat::Aiperf => "x_request_id",
         _ => "request_id",
     }
 }
 
-fn arrival_field(format: Format) -> &'static str {
+fn arrival_field(format: TraceFormat) -> &'static str {
     match format {
-        Format::Dynamo => "request_received_ms",
-        Format::Azure => "TIMESTAMP",
-        Format::Splitwise => "arrival",
-        Format::BurstGpt => "Timestamp",
-        Format::LlmServingSim => "arrival_time_ns",
-        Format::Lengths => "request rate",
-        Format::Vllm => "start_times",
-        Format::Aiperf => "request_start_ns",
+        TraceFormat::Mooncake => "timestamp",
+        TraceFormat::Dynamo => "request_received_ms",
+        TraceFormat::Azure => "TIMESTAMP",
+        TraceFormat::Splitwise => "arrival",
+        TraceFormat::BurstGpt => "Timestamp",
+        TraceFormat::LlmServingSim => "arrival_time_ns",
+        TraceFormat::Lengths => "request rate",
+        TraceFormat::Vllm => "start_times",
+        TraceFormat::Aiperf => "request_start_ns",
     }
 }

@@ -48,8 +48,12 @@ where
         }
         match serde_json::from_slice(text) {
             Ok(row) => {
+                let is_first = last_good == 0;
                 last_good = line.number;
                 take(place, row, intake);
+                if is_first && intake.problem_count() > known {
+                    intake.suggest(guess(text));
+                }
             }
             Err(error) => {
                 let place = Place::Column(line.number, error.column().max(1) + line.indent);

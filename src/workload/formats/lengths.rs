@@ -5,9 +5,11 @@ use std::io::{self, BufRead};
 use indexmap::IndexMap;
 
 use super::cell;
+use super::guess::guess_from_keys;
 use super::intake::{Intake, Row};
 use super::jsonl::{self, Field};
 use super::table::{self, Column, required, unused};
+use crate::config::scenario::TraceFormat;
 use crate::workload::problem::Place;
 
 pub(super) const NO_TIMES: &str =
@@ -73,7 +75,13 @@ fn take_object(place: Place, object: &IndexMap<String, Field>, intake: &mut Inta
         intake.ignore(name, place);
     }
     if TIMES.iter().any(|name| object.contains_key(*name)) {
-        intake.hint("the rows have times: if they should be used, read them in a form that has them");
+        let keys: Vec<String> = object.keys().cloned().collect();
+        match guess_from_keys(&keys) {
+            guess @ Some(TraceFormat::Mooncake) => intake.suggest(guess),
+            _ => {
+                intake.hint("the rows have times: if they should be used, read them in a form that has them");
+            }
+        }
     }
     if let (Some(input), Some(output)) = (input, output) {
         intake.take(Row::plain(place, None, input, output));

@@ -6,9 +6,9 @@ use rustc_hash::FxHashMap;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use super::Options;
 use super::intake::{Intake, Row};
 use super::jsonl::{self, Field};
+use crate::config::scenario::TraceFormat;
 use crate::workload::Prompt;
 use crate::workload::problem::Place;
 
@@ -73,7 +73,7 @@ fn note_ids(line: &Line, place: Place, intake: &mut Intake<'_>) {
 
 impl Blocks {
     fn prompt(&mut self, tokens: &[u64], intake: &mut Intake<'_>) -> Prompt {
-        let size = intake.options().token_block_size.unwrap_or(Options::TOKEN_BLOCK_SIZE);
+        let size = intake.options().block_size.unwrap_or(TraceFormat::LlmServingSim.usual_block_size());
         let first_chunk = intake.chunk_ids.len() as u32;
         let mut before = 0;
         for block in tokens.chunks(size as usize) {

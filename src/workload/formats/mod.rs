@@ -1,4 +1,4 @@
-//! Traces in the forms in which other tools keep them, one file for each form.
+//! Traces in all forms: those of other tools, one file for each, beside Mooncake's own reader.
 //!
 //! | name | rows | time stamps | contents of prompts |
 //! |---|---|---|---|
@@ -36,60 +36,12 @@ use std::io::{self, BufRead};
 use self::intake::{Intake, Unit};
 use super::input::unpacked;
 use super::problem::{Place, WorkloadErrors};
-use super::{Loaded, Pacing};
-use crate::config::scenario::{Arrival, TraceFormat, ZeroOutput};
+use super::{Loaded, Pacing, mooncake};
+use crate::config::scenario::{Arrival, TraceFormat, TraceTimeUnit, ZeroOutput};
 
-pub(super) use self::guess::guess;
+pub(super) use self::guess::{guess, other_form};
 
-/// A form of trace other than Mooncake's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
-    /// Request traces of Dynamo.
-    Dynamo,
-    /// The Azure traces of language model inference.
-    Azure,
-    /// The traces of the Splitwise simulator, and as processed for Vidur.
-    Splitwise,
-    /// BurstGPT, with or without sessions.
-    BurstGpt,
-    /// Workloads of LLMServingSim.
-    LlmServingSim,
-    /// Lengths alone, as taken from ShareGPT and other data sets.
-    Lengths,
-    /// What vLLM's benchmark of a server saves.
-    Vllm,
-    /// What AIPerf saves of each request.
-    Aiperf,
-}
-
-impl Format {
-    /// Every form.
-    pub const ALL: [Self; 8] = [
-        Self::Dynamo,
-        Self::Azure,
-        Self::Splitwise,
-        Self::BurstGpt,
-        Self::LlmServingSim,
-        Self::Lengths,
-        Self::Vllm,
-        Self::Aiperf,
-    ];
-
-    /// The form of a configured trace, unless it is Mooncake's.
-    pub fn of(format: TraceFormat) -> Option<Self> {
-        Some(match format {
-            TraceFormat::Mooncake => return None,
-            TraceFormat::Dynamo => Self::Dynamo,
-            TraceFormat::Azure => Self::Azure,
-            TraceFormat::Splitwise => Self::Splitwise,
-            TraceFormat::BurstGpt => Self::BurstGpt,
-            TraceFormat::LlmServingSim => Self::LlmServingSim,
-            TraceFormat::Lengths => Self::Lengths,
-            TraceFormat::Vllm => Self::Vllm,
-            TraceFormat::Aiperf => Self::Aiperf,
-        })
-    }
-
+impl TraceFormat {
     /// How a trace of this form is read, at a rate if one is given: a line for its owner.
     pub fn reading(self, request_rate: Option<f64>) -> String {
         let times = match request_rate {
@@ -99,23 +51,10 @@ impl Format {
         format!("read as {}: {times}", self.name())
     }
 
-    /// Its name on the command line and in configurations.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Dynamo => "dynamo",
-            Self::Azure => "azure",
-            Self::Splitwise => "splitwise",
-            Self::BurstGpt => "burstgpt",
-            Self::LlmServingSim => "llmservingsim",
-            Self::Lengths => "lengths",
-            Self::Vllm => "vllm",
-            Self::Aiperf => "aiperf",
-        }
-    }
-
     /// Where its time stamps come from and what they count.
     pub fn times(self) -> &'static str {
         match self {
+            Self::Mooncake => "timestamp in milliseconds",
             Self::Dynamo => "request_received_ms in Unix milliseconds",
             Self::Azure => "TIMESTAMP as wall clock",
             Self::Splitwise => "arrival_timestamp or arrived_at in seconds",
@@ -130,15 +69,6 @@ impl Format {
     /// Whether several files may be parts of one trace.
     pub fn has_shards(self) -> bool {
         self == Self::Dynamo
-    }
-
-    /// Whether the unit of its time stamps can be something else than usual.
-    fn has_open_unit(self) -> bool {
-        matches!(self, Self::Splitwise | Self::BurstGpt | Self::Vllm)
-    }
-
-    fn has_sessions(self) -> bool {
-        matches!(self, Self::Dynamo | Self::BurstGpt | Self::Aiperf)
     }
 }
 
@@ -165,8 +95,9 @@ pub struct Options {
     /// Takes the rows of one session as its turns, each as long after the end of the one before it as it was on record.
     /// Otherwise every row arrives when it did on record.
     pub sessions: bool,
-    /// Tokens of the blocks that token ids are put into; [`Options::TOKEN_BLOCK_SIZE`] when absent.
-    pub token_block_size: Option<u32>,
+    /// Tokens that one hash id stands for, or of the blocks that token ids are put into;
+    /// [`TraceFormat::usual_block_size`] when absent.
+    pub block_size: Option<u32>,
     /// Only the first rows, when set.
     pub max_requests: Option<u32>,
     /// What becomes of rows that ask for no output.
@@ -177,18 +108,13 @@ pub struct Options {
     pub pacing: Pacing,
 }
 
-impl Options {
-    /// Tokens of the blocks that token ids are put into, unless something else is asked for.
-    pub const TOKEN_BLOCK_SIZE: u32 = 16;
-}
-
 impl Default for Options {
     fn default() -> Self {
         Self {
             time_unit: None,
             rate: None,
             sessions: false,
-            token_block_size: None,
+            block_size: None,
             max_requests: None,
             zero_output: ZeroOutput::Drop,
             strict: false,
@@ -210,7 +136,7 @@ pub struct Source<'r> {
 /// # Errors
 /// Everything that is wrong with it, with lines and columns; one entry for each file that has problems of its own.
 pub fn read(
-    format: Format,
+    format: TraceFormat,
     sources: Vec<Source<'_>>,
     options: &Options,
 ) -> Result<Loaded, Vec<WorkloadErrors>> {
@@ -219,17 +145,21 @@ pub fn read(
     let mut intake = Intake::new(format, options);
     check_options(format, origins.len(), &mut intake);
     intake.end_of_file(&origin);
+    if format == TraceFormat::Mooncake {
+        return read_mooncake(sources, intake, options);
+    }
     for source in sources {
         let text = unpacked(source.reader);
         let read = text.and_then(|text| match format {
-            Format::Dynamo => dynamo::read(text, &mut intake),
-            Format::Azure => azure::read(text, &mut intake),
-            Format::Splitwise => splitwise::read(text, Unit::of(options, TimeUnit::S), &mut intake),
-            Format::BurstGpt => burstgpt::read(text, Unit::of(options, TimeUnit::S), &mut intake),
-            Format::LlmServingSim => llmservingsim::read(text, &mut intake),
-            Format::Lengths => lengths::read(text, &mut intake),
-            Format::Vllm => vllm::read(text, Unit::of(options, TimeUnit::S), &mut intake),
-            Format::Aiperf => aiperf::read(text, &mut intake),
+            TraceFormat::Dynamo => dynamo::read(text, &mut intake),
+            TraceFormat::Azure => azure::read(text, &mut intake),
+            TraceFormat::Splitwise => splitwise::read(text, Unit::of(options, TimeUnit::S), &mut intake),
+            TraceFormat::BurstGpt => burstgpt::read(text, Unit::of(options, TimeUnit::S), &mut intake),
+            TraceFormat::LlmServingSim => llmservingsim::read(text, &mut intake),
+            TraceFormat::Lengths => lengths::read(text, &mut intake),
+            TraceFormat::Vllm => vllm::read(text, Unit::of(options, TimeUnit::S), &mut intake),
+            TraceFormat::Aiperf => aiperf::read(text, &mut intake),
+            TraceFormat::Mooncake => unreachable!("has been read already"),
         });
         if let Err(error) = read {
             unreadable(&error, &mut intake);
@@ -237,6 +167,33 @@ pub fn read(
         intake.end_of_file(&source.origin);
     }
     intake.finish(&origin)
+}
+
+/// Mooncake's form has a reader of its own.
+fn read_mooncake(
+    sources: Vec<Source<'_>>,
+    intake: Intake<'_>,
+    options: &Options,
+) -> Result<Loaded, Vec<WorkloadErrors>> {
+    intake.into_refusals()?;
+    let mut traces = sources.into_iter().map(|Source { origin, reader }| {
+        let usual = mooncake::Options::default();
+        let options = mooncake::Options {
+            origin,
+            block_size: options.block_size.unwrap_or(usual.block_size),
+            time_unit: if options.time_unit == Some(TimeUnit::S) {
+                TraceTimeUnit::S
+            } else {
+                TraceTimeUnit::Ms
+            },
+            max_requests: options.max_requests,
+            zero_output: options.zero_output,
+            strict: options.strict,
+            pacing: options.pacing,
+        };
+        mooncake::read(reader, &options).map_err(|errors| vec![errors])
+    });
+    traces.next().expect("a trace is one file")
 }
 
 fn unreadable(error: &io::Error, intake: &mut Intake<'_>) {
@@ -248,8 +205,8 @@ fn unreadable(error: &io::Error, intake: &mut Intake<'_>) {
 }
 
 /// Refuses options that the format has no use for, and asks for those that it needs.
-fn check_options(format: Format, files: usize, intake: &mut Intake<'_>) {
-    let Options { time_unit, rate, sessions, token_block_size: block_size, pacing, .. } = *intake.options();
+fn check_options(format: TraceFormat, files: usize, intake: &mut Intake<'_>) {
+    let Options { time_unit, rate, sessions, block_size, pacing, .. } = *intake.options();
     let name = format.name();
     let mut refuse = |refused: bool, field: &str, message: String| {
         if refused {
@@ -258,18 +215,22 @@ fn check_options(format: Format, files: usize, intake: &mut Intake<'_>) {
     };
     let times = format.times();
     refuse(
-        time_unit.is_some() && !format.has_open_unit(),
+        time_unit.is_some() && format.usual_time_unit().is_none(),
         "time unit",
         format!("{name} has one by itself ({times}), so no other can be given"),
     );
-    let takes_rate = matches!(format, Format::Lengths | Format::Vllm);
     refuse(
-        rate.is_some() && !takes_rate,
+        format == TraceFormat::Mooncake && matches!(time_unit, Some(TimeUnit::Us | TimeUnit::Ns)),
+        "time unit",
+        format!("the time stamps of {name} are in ms or in s"),
+    );
+    refuse(
+        rate.is_some() && !format.takes_rate(),
         "request rate",
         format!("{name} has time stamps of its own ({times}), so no rate can be given"),
     );
     refuse(
-        pacing.is_open() && rate.is_none() && format == Format::Lengths,
+        pacing.is_open() && rate.is_none() && format == TraceFormat::Lengths,
         "request rate",
         lengths::NO_TIMES.into(),
     );
@@ -279,11 +240,15 @@ fn check_options(format: Format, files: usize, intake: &mut Intake<'_>) {
         format!("{} requests per second: it must be finite and above 0", rate.map_or(0.0, |(rate, _)| rate)),
     );
     refuse(
-        block_size.is_some() && format != Format::LlmServingSim,
+        block_size.is_some() && !format.has_block_size(),
         "block size",
         format!("{name} has no token ids to put into blocks"),
     );
-    refuse(sessions && !format.has_sessions(), "sessions", format!("{name} does not record sessions"));
+    let without_sessions = match format {
+        TraceFormat::Mooncake => "the sessions of a mooncake trace are always kept".to_owned(),
+        _ => format!("{name} does not record sessions"),
+    };
+    refuse(sessions && !format.has_optional_sessions(), "sessions", without_sessions);
     refuse(
         files > 1 && !format.has_shards(),
         "",

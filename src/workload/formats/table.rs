@@ -2,7 +2,7 @@
 
 use std::io::{self, BufRead};
 
-use super::guess::guess_from_names;
+use super::guess::{guess, guess_from_names};
 use super::intake::{Intake, LINE_LIMIT};
 use crate::workload::input::Lines;
 use crate::workload::problem::Place;
@@ -95,6 +95,12 @@ pub(super) fn read(
             );
             continue;
         };
+        if header.is_none() && text.starts_with(b"{") {
+            let message = "a JSON object: this form is CSV, whose first line names the columns";
+            intake.problem_quoting(place, message, line.excerpt(place, ""));
+            intake.suggest(guess(text));
+            return Ok(());
+        }
         let split = std::str::from_utf8(text)
             .map_err(|_| "not UTF-8 text".to_owned())
             .and_then(|text| split(text, line.indent, &mut cells));

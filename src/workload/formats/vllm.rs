@@ -5,8 +5,10 @@ use std::io::{self, BufRead, Read};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
+use super::guess::guess;
 use super::intake::{Intake, Row, Unit};
 use super::jsonl::Field;
+use crate::config::scenario::TraceFormat;
 use crate::workload::input::Line;
 use crate::workload::problem::Place;
 
@@ -40,7 +42,12 @@ pub(super) fn read(text: impl BufRead, unit: Unit, intake: &mut Intake<'_>) -> i
         return Ok(());
     }
     match serde_json::from_slice::<Run>(&bytes) {
-        Ok(run) => take(&run, unit, intake),
+        Ok(run) => {
+            if run.input_lens.is_none() {
+                intake.suggest(guess(bytes.trim_ascii()));
+            }
+            take(&run, unit, intake);
+        }
         Err(error) => {
             let text = error.to_string();
             let reason = text.rsplit_once(" at line ").map_or(text.as_str(), |(reason, _)| reason);
@@ -49,8 +56,12 @@ pub(super) fn read(text: impl BufRead, unit: Unit, intake: &mut Intake<'_>) -> i
             let text = bytes.split(|byte| *byte == b'\n').nth(number - 1);
             let line = Line { number: number as u64, indent: 0, text };
             intake.problem_quoting(place, reason.to_owned(), line.excerpt(place, ""));
-            if reason.starts_with("trailing characters") {
-                intake.hint("the file holds several runs, one after the other: give it one");
+            let first = bytes.split(|byte| *byte == b'\n').next().and_then(|line| guess(line.trim_ascii()));
+            match first.filter(|format| *format != TraceFormat::Vllm) {
+                None if reason.starts_with("trailing characters") => {
+                    intake.hint("the file holds several runs, one after the other: give it one");
+                }
+                other => intake.suggest(other),
             }
         }
     }

@@ -149,7 +149,7 @@ impl<'o> Reader<'o> {
                 let place = Place::Line(line.number);
                 self.problems.add_quoting(place, "", message, line.excerpt(place, ""));
                 if let Some(format) = line.text.and_then(formats::guess) {
-                    self.problems.hint(syntax::conversion(format));
+                    self.problems.hint(formats::other_form(format));
                 }
                 break;
             }

@@ -5,7 +5,8 @@ use serde::de::IgnoredAny;
 
 use super::number::shortened;
 use super::row::nearest_name;
-use crate::workload::formats::{self, Format};
+use crate::config::scenario::TraceFormat;
+use crate::workload::formats;
 
 /// Field names of forms that cannot be converted here.
 const DIALECTS: [(&str, &str); 4] = [
@@ -59,15 +60,6 @@ pub(super) fn other_format(line: &[u8]) -> Option<&'static str> {
     }
 }
 
-/// Advice for a trace that is in another form.
-pub(super) fn conversion(format: Format) -> String {
-    let name = format.name();
-    format!(
-        "this looks like {name}: set `workload.trace_format: {name}`, or use \
-        `spica trace convert --from {name}`"
-    )
-}
-
 /// The names in a row, and whose they are if they are known from elsewhere.
 pub(super) fn fields_found(line: &[u8]) -> String {
     let row: IndexMap<String, IgnoredAny> = serde_json::from_slice(line).unwrap_or_default();
@@ -81,13 +73,13 @@ pub(super) fn fields_found(line: &[u8]) -> String {
 /// Advice for a row that lacks a field, from the names that it does have.
 pub(super) fn likely_meaning(line: &[u8], missing: &str) -> Option<String> {
     let row: IndexMap<String, IgnoredAny> = serde_json::from_slice(line).ok()?;
+    if let Some(format) = formats::guess(line).filter(|format| *format != TraceFormat::Mooncake) {
+        return Some(formats::other_form(format));
+    }
     if let Some(name) =
         row.keys().find(|name| name.as_str() != missing && nearest_name(name) == Some(missing))
     {
         return Some(format!("{} looks like a misspelt {missing}", shortened(name)));
-    }
-    if let Some(format) = formats::guess(line) {
-        return Some(conversion(format));
     }
     let (name, format) = DIALECTS.iter().find(|(name, _)| row.contains_key(*name))?;
     Some(format!("{name} is a name used by {format}: convert the file to Mooncake JSONL first"))
