@@ -125,6 +125,23 @@ pub(super) fn report_scenario(reader: &Reader<'_>, tree: &Node, scenario: &Scena
         .collect();
     report_facts(reader, tree, [&scenario.facts.models, &scenario.facts.hardware], &used);
     report_pass_limits(reader, tree, deployment);
+    report_prompt_prices(reader, tree, deployment);
+}
+
+/// Decode workers compute no prompts. Candidates of a search have what prices passes in both pools, so it is no error.
+fn report_prompt_prices(reader: &Reader<'_>, tree: &Node, deployment: &Deployment) {
+    let Some(decode) = &deployment.decode else { return };
+    let (mixed, uneven) = match &decode.timing {
+        TimingConfig::Profile(config) => (config.mixed_passes, config.uneven_prompts),
+        TimingConfig::Roofline(config) => (config.mixed_passes, config.uneven_prompts),
+        _ => return,
+    };
+    let rules = [("mixed_passes", mixed.is_some()), ("uneven_prompts", uneven.is_some())];
+    let keys = rules.map(|(key, is_written)| (format!("deployment.decode.timing.{key}"), is_written));
+    let rules = keys.iter().map(|(key, is_written)| {
+        Rule::telling(key, *is_written, false, "on decode workers: they compute no prompts")
+    });
+    report(reader, tree, rules.collect());
 }
 
 /// SGLang bounds its passes by options of its own; the common limit is for those who look at it from outside.

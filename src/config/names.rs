@@ -3,7 +3,7 @@
 use super::presets::PredictorFamily;
 use super::scenario::{
     Backend, DeploymentMode, KvEvictionPolicy, KvTransferTiming, LinkSharing, MixedPasses, PoolName,
-    PreemptionMode, SglangSchedulePolicy, TraceFormat, TraceTimeUnit, ZeroOutput,
+    PreemptionMode, SglangSchedulePolicy, TraceFormat, TraceTimeUnit, UnevenPrompts, ZeroOutput,
 };
 use super::search::OptimizationTarget;
 use super::value::{Named, name_of};
@@ -32,6 +32,10 @@ impl Named for PoolName {
 
 impl Named for MixedPasses {
     const NAMES: &'static [(&'static str, Self)] = &[("shared", Self::Shared), ("summed", Self::Summed)];
+}
+
+impl Named for UnevenPrompts {
+    const NAMES: &'static [(&'static str, Self)] = &[("each", Self::Each), ("mean", Self::Mean)];
 }
 
 impl Named for PreemptionMode {

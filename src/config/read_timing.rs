@@ -35,7 +35,7 @@ impl Named for Model {
 }
 
 /// Every key that one model or another has.
-const KEYS: [(&str, &[Model]); 12] = [
+const KEYS: [(&str, &[Model]); 13] = [
     ("prefill_ms", &[Model::Fixed]),
     ("decode_ms", &[Model::Fixed]),
     ("path", &[Model::Grid]),
@@ -46,6 +46,7 @@ const KEYS: [(&str, &[Model]); 12] = [
     ("moe_tp", &[Model::Profile, Model::Roofline]),
     ("moe_ep", &[Model::Profile, Model::Roofline]),
     ("mixed_passes", &[Model::Profile, Model::Roofline]),
+    ("uneven_prompts", &[Model::Profile, Model::Roofline]),
     ("rescale", &[Model::Profile]),
     ("pass_overhead_ms", &[Model::Profile, Model::Grid, Model::Roofline]),
 ];
@@ -89,6 +90,7 @@ fn read(section: &Section<'_>, whose: Timing) -> Option<TimingConfig> {
             moe_tp: axis("moe_tp"),
             moe_ep: axis("moe_ep"),
             mixed_passes: section.choice("mixed_passes").optional(),
+            uneven_prompts: section.choice("uneven_prompts").optional(),
             rescale: file("rescale").optional(),
             pass_overhead_ms: overhead(),
         }),
@@ -99,6 +101,7 @@ fn read(section: &Section<'_>, whose: Timing) -> Option<TimingConfig> {
             moe_tp: axis("moe_tp"),
             moe_ep: axis("moe_ep"),
             mixed_passes: section.choice("mixed_passes").optional(),
+            uneven_prompts: section.choice("uneven_prompts").optional(),
             pass_overhead_ms: overhead(),
         }),
     })

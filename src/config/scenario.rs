@@ -10,7 +10,9 @@ pub use super::pool::{
     Backend, CapacitySource, EngineOptions, KvEvictionPolicy, MemoryConfig, Pool, PreemptionMode,
     SglangOptions, SglangSchedulePolicy,
 };
-pub use super::timing::{GridConfig, MeasuredFile, MixedPasses, ProfileConfig, RooflineConfig, TimingConfig};
+pub use super::timing::{
+    GridConfig, MeasuredFile, MixedPasses, ProfileConfig, RooflineConfig, TimingConfig, UnevenPrompts,
+};
 pub use super::trace::{TraceFormat, TraceRate, TraceSource, TraceTimeUnit};
 pub use super::workload::{
     Arrival, ArrivalProcess, InlineRequest, Synthetic, WorkloadConfig, WorkloadSource, ZeroOutput,

@@ -75,6 +75,9 @@ pub struct ProfileConfig {
     /// What a pass pays that computes prompts and decodes: `summed` when absent with `first_token_decode`, which is a rule of
     /// the reference, that sums; otherwise `shared`.
     pub mixed_passes: Option<MixedPasses>,
+    /// What prompts of different length pay in one pass: `mean` when absent where `mixed_passes` is `summed`, since both are rules of
+    /// the reference; otherwise `each`.
+    pub uneven_prompts: Option<UnevenPrompts>,
     /// Measured passes that scale the profile: one factor for each phase.
     pub rescale: Option<MeasuredFile>,
     /// Time of the CPU that each pass takes besides, in milliseconds.
@@ -99,6 +102,8 @@ pub struct RooflineConfig {
     pub moe_ep: Option<u32>,
     /// What a pass pays that computes prompts and decodes, as in a profile.
     pub mixed_passes: Option<MixedPasses>,
+    /// What prompts of different length pay in one pass, as in a profile.
+    pub uneven_prompts: Option<UnevenPrompts>,
     /// Time of the CPU that each pass takes besides, in milliseconds.
     #[schemars(default, range(min = 0.0, max = 1e9))]
     pub pass_overhead_ms: f64,
@@ -125,6 +130,16 @@ pub enum MixedPasses {
     Shared,
     /// As much as a pass over the prompts and a decode pass, one after the other, as in the reference.
     Summed,
+}
+
+/// What the prompts of one pass pay where they differ in length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum UnevenPrompts {
+    /// Each its own attention: of `n` prompts the n-th part of what `n` prompts like it would pay.
+    Each,
+    /// As much as equally many prompts of their mean lengths, rounded down, as in the reference.
+    Mean,
 }
 
 /// A file of measured passes of one deployment, which `spica profiles check` looks at.

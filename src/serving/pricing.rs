@@ -6,6 +6,7 @@ use super::assembly::pools;
 use crate::config::facts::FactFiles;
 use crate::config::scenario::{
     GridConfig, MeasuredFile, MixedPasses, Pool, ProfileConfig, RooflineConfig, Scenario, TimingConfig,
+    UnevenPrompts,
 };
 use crate::model::{Catalogue, ModelFacts, NumberFormats, Split, WeightFormat};
 use crate::report::record::{TimingRecord, TimingSource};
@@ -94,8 +95,9 @@ impl Pricing {
         let options = PassOptions {
             stages: split.pp,
             overhead_ms: config.pass_overhead_ms,
+            scale: Scale::default(),
             phases_add_up: phases_add_up(pool, config.mixed_passes),
-            ..PassOptions::default()
+            prompts_are_alike: prompts_are_alike(pool, config.mixed_passes, config.uneven_prompts),
         };
         let record = TimingRecord {
             source: TimingSource::Roofline,
@@ -121,6 +123,7 @@ impl Pricing {
             overhead_ms: config.pass_overhead_ms,
             scale,
             phases_add_up: phases_add_up(pool, config.mixed_passes),
+            prompts_are_alike: prompts_are_alike(pool, config.mixed_passes, config.uneven_prompts),
         };
         let record = TimingRecord {
             source: TimingSource::Profile,
@@ -139,6 +142,11 @@ impl Pricing {
 /// Whether a pass of both kinds pays for both in full.
 fn phases_add_up(pool: &Pool, mixed: Option<MixedPasses>) -> bool {
     mixed.map_or(pool.engine.first_token_decode, |mixed| mixed == MixedPasses::Summed)
+}
+
+/// Whether the prompts of a pass pay as if all had their mean length.
+fn prompts_are_alike(pool: &Pool, mixed: Option<MixedPasses>, uneven: Option<UnevenPrompts>) -> bool {
+    uneven.map_or_else(|| phases_add_up(pool, mixed), |uneven| uneven == UnevenPrompts::Mean)
 }
 
 /// How a pool splits a model whose facts are known.

@@ -222,6 +222,22 @@ fn limits_that_sglang_does_not_go_by_are_told_of() {
 }
 
 #[test]
+fn prices_of_prompts_where_there_are_none_are_told_of() {
+    const PROFILE: &str = "{model: profile, model_name: Qwen/Qwen3-32B, hardware_sku: h200_sxm}";
+    let pools =
+        ["prefill", "decode"].map(|pool| format!("deployment.{pool}={{workers: 1, timing: {PROFILE}}}"));
+    let disaggregated =
+        ["deployment.mode=disagg", "deployment.agg=null", pools[0].as_str(), pools[1].as_str()];
+    for change in ["mixed_passes=summed", "mixed_passes=shared", "uneven_prompts=mean", "uneven_prompts=each"]
+    {
+        let told = format!("deployment.decode.timing.{change}");
+        assert_told(SCENARIO, &[&disaggregated[..], &[told.as_str()]].concat(), "on decode workers");
+        let silent = format!("deployment.prefill.timing.{change}");
+        assert_eq!(notes(SCENARIO, &[&disaggregated[..], &[silent.as_str()]].concat()), [""; 0]);
+    }
+}
+
+#[test]
 fn facts_that_nothing_asks_for_are_told_of() {
     let facts = "facts={models: [{name: my/model, path: m.json}], hardware: [{name: my_gpu, path: g.json}]}";
     let found = notes(SEARCH, &[facts]);

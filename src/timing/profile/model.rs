@@ -5,7 +5,8 @@
 //! together, so everything but attention is paid once for all of them.
 //!
 //! Prompts in one pass share the GPU: a prompt among `n` costs the n-th part of what `n` prompts like it would. For
-//! equal prompts that is the table itself.
+//! equal prompts that is the table itself. The reference takes unequal ones for as many of their mean length, which is too cheap
+//! for attention; that can be asked for.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +15,7 @@ use super::record::{Axes, Tables};
 use crate::simulation::{InvalidDuration, SimTime};
 use crate::timing::grid::Measured;
 use crate::timing::interpolation::{Axis, Curve, DecodeSurface, End, LogGrid, Position};
-use crate::timing::{Chunk, DecodeBatch, PassCost, PassPricer, TimingModel};
+use crate::timing::{Chunk, DecodeBatch, MeanChunk, PassCost, PassPricer, TimingModel};
 
 /// Sampled prefixes begin at 0, which has no logarithm.
 const PREFIX_OFFSET: f64 = 256.0;
@@ -117,6 +118,12 @@ impl PassTables {
         self.decode_other_curve.at(requests).unwrap_or_else(|| self.decode_other.at([requests]))
     }
 
+    /// Attention of `batch` prompts of `new` tokens each after `prefix` others.
+    fn attention_of_equals(&self, batch: u64, new: u64, prefix: u64) -> Priced {
+        let point = [batch, new, prefix].map(|number| number.cast_signed() as f64);
+        Priced { ms: self.context_attention.at(point), extrapolated: !self.context_attention.covers(point) }
+    }
+
     /// Attention of the prompts of a pass, and whether all of it was sampled.
     fn prompt_attention(&self, chunks: &[Chunk]) -> Priced {
         let grid = &self.context_attention;
@@ -153,6 +160,8 @@ pub struct PassOptions {
     pub scale: Scale,
     /// Whether a pass of both kinds pays twice for what its tokens have in common, as the reference does.
     pub phases_add_up: bool,
+    /// Whether the prompts of a pass are taken to be all of their mean length, as the reference does.
+    pub prompts_are_alike: bool,
 }
 
 /// Factors on the prices of a profile.
@@ -172,7 +181,13 @@ impl Default for Scale {
 
 impl Default for PassOptions {
     fn default() -> Self {
-        Self { stages: 1, overhead_ms: 0.0, scale: Scale::default(), phases_add_up: false }
+        Self {
+            stages: 1,
+            overhead_ms: 0.0,
+            scale: Scale::default(),
+            phases_add_up: false,
+            prompts_are_alike: false,
+        }
     }
 }
 
@@ -200,13 +215,26 @@ impl TableTiming {
         self.tables.context_other(tokens)
     }
 
-    fn prompt_attention(&self, chunks: &[Chunk]) -> f64 {
-        let attention = self.tables.prompt_attention(chunks);
+    /// The tokens of the prompts of a pass and their attention.
+    fn prompts(&self, chunks: &[Chunk]) -> (u64, f64) {
+        let (tokens, attention) = if self.options.prompts_are_alike && chunks.len() > 1 {
+            let mean = MeanChunk::of(chunks);
+            let new = mean.mean_isl - mean.mean_prefix;
+            let attention = match new {
+                0 => Priced { ms: 0.0, extrapolated: false },
+                new => self.tables.attention_of_equals(mean.requests, new, mean.mean_prefix),
+            };
+            (mean.new_tokens(), attention)
+        } else {
+            let tokens = chunks.iter().map(|chunk| u64::from(chunk.new_tokens)).sum();
+            (tokens, self.tables.prompt_attention(chunks))
+        };
         self.note(attention.extrapolated);
-        match self.options.stages {
+        let ms = match self.options.stages {
             1 => attention.ms,
             stages => attention.ms / f64::from(stages),
-        }
+        };
+        (tokens, ms)
     }
 
     fn decode_attention(&self, batch: DecodeBatch) -> f64 {
@@ -233,13 +261,11 @@ impl TableTiming {
     }
 }
 
-fn tokens_of(chunks: &[Chunk]) -> u64 {
-    chunks.iter().map(|chunk| u64::from(chunk.new_tokens)).sum()
-}
-
 impl TimingModel for TableTiming {
     fn prefill_ms(&self, chunks: &[Chunk]) -> f64 {
-        let work = self.context_other(tokens_of(chunks)) + self.prompt_attention(chunks);
+        let (tokens, attention) = self.prompts(chunks);
+        let other = if tokens == 0 { 0.0 } else { self.context_other(tokens) };
+        let work = other + attention;
         work * self.options.scale.prefill + self.options.overhead_ms
     }
 
@@ -253,8 +279,8 @@ impl TimingModel for TableTiming {
             let decode_ms = self.decode_ms(batch) - self.options.overhead_ms;
             return PassCost { prefill_ms: self.prefill_ms(chunks), decode_ms };
         }
-        let tokens = tokens_of(chunks) + u64::from(batch.requests);
-        let work = self.context_other(tokens) + self.prompt_attention(chunks);
+        let (tokens, attention) = self.prompts(chunks);
+        let work = self.context_other(tokens + u64::from(batch.requests)) + attention;
         PassCost {
             prefill_ms: work * self.options.scale.prefill + self.options.overhead_ms,
             decode_ms: self.decode_attention(batch) * self.options.scale.decode,
@@ -392,6 +418,19 @@ mod tests {
         let other = timing.prefill_ms(&[chunk(1, 4), chunk(300, 1000), chunk(300, 1000), chunk(300, 1000)]);
         assert!((mixed / other - 1.0).abs() < 1e-12);
         assert!(mixed < equal && mixed > timing.prefill_ms(&[chunk(300, 1000); 3]) * 0.9);
+    }
+
+    #[test]
+    fn prompts_may_be_taken_for_their_mean() {
+        let timing = timing(PassOptions { prompts_are_alike: true, ..PassOptions::default() });
+        let uneven = [chunk(300, 1001), chunk(900, 0), chunk(31, 1)];
+        // Means are rounded down with the tokens before: (1301 + 900 + 32) / 3 less 1002 / 3.
+        let mean = minimax().prefill(3, 744 - 334, 334).ms;
+        assert!((timing.prefill_ms(&uneven) / mean - 1.0).abs() < 1e-12);
+        let one = [chunk(700, 130)];
+        assert_eq!(timing.prefill_ms(&one), self::timing(PassOptions::default()).prefill_ms(&one));
+        // Of nearly nothing the mean may be nothing.
+        assert_eq!(timing.prefill_ms(&[chunk(1, 0), chunk(0, 2)]), 0.0);
     }
 
     #[test]
