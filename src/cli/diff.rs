@@ -10,8 +10,10 @@ use serde_json::{Map, Value, json};
 use super::arguments::{DiffArguments, Format};
 use super::console::Console;
 use super::failure::{Failure, Status};
-use super::names::{CANDIDATES, Kind, REPORT, REQUESTS, TRIALS};
-use super::results::{answer, apart, figure, find, flattened, json_file, json_lines, shown};
+use super::names::Kind;
+use super::results::{
+    answer, apart, figure, flattened, replay_report, request_rows, search_result, shown, trial_rows,
+};
 
 /// Steps in the life of a request, in order, with what they are called.
 const STEPS: [(&str, &str); 6] = [
@@ -79,24 +81,20 @@ pub(super) fn run(arguments: &DiffArguments, console: Console) -> Result<Status,
 }
 
 fn replays(a: &Path, b: &Path) -> Result<Difference, Failure> {
-    let (report_a, report_b) = (json_file(&a.join(REPORT))?, json_file(&b.join(REPORT))?);
-    let rows = |folder: &Path| json_lines(&folder.join(REQUESTS));
+    let (report_a, report_b) = (replay_report(a)?, replay_report(b)?);
+    let (rows_a, rows_b) = (request_rows(a, &report_a)?, request_rows(b, &report_b)?);
     Ok(Difference {
-        first_event: first_event(&rows(a)?, &rows(b)?),
+        first_event: first_event(&rows_a, &rows_b),
         metrics: metrics(&report_a["summary"], &report_b["summary"]),
         settings: settings(&report_a["scenario"], &report_b["scenario"]),
     })
 }
 
 fn searches(a: &Path, b: &Path) -> Result<Difference, Failure> {
-    let (result_a, result_b) = (json_file(&a.join(CANDIDATES))?, json_file(&b.join(CANDIDATES))?);
+    let (result_a, result_b) = (search_result(a)?, search_result(b)?);
     let (best_a, best_b) = (&result_a["candidates"][0], &result_b["candidates"][0]);
-    let trials = |folder: &Path| match find(folder, TRIALS) {
-        Some(path) => json_lines(&path),
-        None => Ok(Vec::new()),
-    };
     Ok(Difference {
-        first_event: first_trial(&trials(a)?, &trials(b)?),
+        first_event: first_trial(&trial_rows(a)?, &trial_rows(b)?),
         metrics: metrics(&best_a["metrics"], &best_b["metrics"]),
         settings: settings(&best_a["config"], &best_b["config"]),
     })

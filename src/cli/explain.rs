@@ -12,7 +12,7 @@ use super::failure::{Failure, Status};
 use super::input::load_document;
 use super::prepare::{self, ReadyReplay};
 use super::replay::replay_failure;
-use super::results::{apart, candidate, figure, find, is_frontier, json_file, json_lines, objectives, shown};
+use super::results::{apart, candidate, figure, is_frontier, objectives, search_result, shown, tick_rows};
 use crate::config::Override;
 use crate::registry::Registry;
 use crate::report::activity::{ActivityDetail, RouteRecord};
@@ -209,12 +209,11 @@ fn route_json(route: &RouteRecord) -> Value {
 
 /// What a planner saw and did at one tick.
 fn explain_tick(folder: &Path, tick: u64) -> Result<Explanation, Failure> {
-    let Some(path) = find(folder, "scaling.jsonl") else {
+    let Some(rows) = tick_rows(folder)? else {
         let message =
             "holds no scaling.jsonl: a folder is wanted that a replay with a planner wrote (--output-dir)";
         return Err(Failure::input(format!("{}: {message}", folder.display())));
     };
-    let rows = json_lines(&path)?;
     let Some(row) = rows.iter().find(|row| row["tick"].as_u64() == Some(tick)) else {
         let last = rows.last().map_or_else(|| "none".into(), |row| shown(&row["tick"]));
         return Err(Failure::input(format!("tick {tick}: ticks go from 0 to {last}")));
@@ -229,7 +228,7 @@ fn explain_tick(folder: &Path, tick: u64) -> Result<Explanation, Failure> {
 /// Which bounds a candidate is near, and what sets it apart from the one behind it.
 fn explain_candidate(folder: &Path, rank: usize) -> Result<Explanation, Failure> {
     let one = candidate(folder, rank)?;
-    let result = json_file(&folder.join("candidates.json"))?;
+    let result = search_result(folder)?;
     let next = result["candidates"].get(rank);
     let is_frontier = is_frontier(&result);
     let gpus = shown(&one["used_gpus"]);

@@ -4,6 +4,7 @@
 mod aic;
 mod arguments;
 mod check;
+mod checks;
 mod console;
 mod deploy;
 mod diff;

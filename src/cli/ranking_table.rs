@@ -51,7 +51,10 @@ pub(super) fn search_table(result: &SearchResult) -> String {
         )),
         StudyEnd::Interrupted => Some("interrupted: this is the best so far".into()),
         StudyEnd::Exhausted if !result.certified_optimum => Some("no points are left to try".into()),
-        StudyEnd::Exhausted | StudyEnd::RoundsDone | StudyEnd::Diverged { .. } => None,
+        StudyEnd::Exhausted
+        | StudyEnd::RoundsDone
+        | StudyEnd::Diverged { .. }
+        | StudyEnd::Contradicted { .. } => None,
     }));
     lines.extend(result.load_predictors.as_ref().map(load_predictors));
     lines.extend(result.screenings.iter().map(|screening| {

@@ -2,15 +2,15 @@
 
 use std::path::Path;
 
-use serde_json::Value;
-
 use super::arguments::{FormatChoice, ReportArguments};
 use super::console::Console;
 use super::failure::{Failure, Status};
-use super::names::{CANDIDATES, Kind, REPORT, REQUESTS, SCALING, SERIES, TRIALS};
+use super::names::{Kind, REQUESTS};
 use super::output::look_at_file;
 use super::overwrite;
-use super::results::{answer, find, json_file, json_lines};
+use super::results::{
+    answer, find, replay_report, request_rows, search_result, series, tick_rows, trial_rows,
+};
 use crate::report::files::write_atomically;
 use crate::report::html::{Figure, Page, ReplayFiles, STYLE, SearchFiles, replay_page, search_page};
 
@@ -69,14 +69,13 @@ fn load(folder: &Path) -> Result<Page, Failure> {
         folder.canonicalize().ok().and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
     let name = name.unwrap_or_else(|| folder.display().to_string());
     if answer(folder)? == Kind::Search {
-        let trials = find(folder, TRIALS).map(|path| json_lines(&path)).transpose()?;
-        let result = json_file(&folder.join(CANDIDATES))?;
-        return Ok(search_page(&name, &SearchFiles { result, trials: trials.unwrap_or_default() }));
+        let files = SearchFiles { result: search_result(folder)?, trials: trial_rows(folder)? };
+        return Ok(search_page(&name, &files));
     }
-    let requests = find(folder, REQUESTS).map(|path| json_lines(&path)).transpose()?;
-    let series: Option<Value> = find(folder, SERIES).map(|path| json_file(&path)).transpose()?;
-    let ticks = find(folder, SCALING).map(|path| json_lines(&path)).transpose()?.unwrap_or_default();
-    let report = json_file(&folder.join(REPORT))?;
-    let files = ReplayFiles { report, requests: requests.unwrap_or_default(), series, ticks };
+    let report = replay_report(folder)?;
+    let has_requests = find(folder, REQUESTS).is_some();
+    let requests = if has_requests { request_rows(folder, &report)? } else { Vec::new() };
+    let ticks = tick_rows(folder)?.unwrap_or_default();
+    let files = ReplayFiles { report, requests, series: series(folder)?, ticks };
     Ok(replay_page(&name, &files))
 }

@@ -1,14 +1,17 @@
 //! Files that earlier commands have written.
 
-use std::io::BufRead;
+use std::io::{BufRead, Read};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
+use super::checks;
 use super::failure::Failure;
 use super::input::open_file;
-use super::names::{CANDIDATES, Kind, TRIALS};
+use super::names::{CANDIDATES, Kind, REPORT, REQUESTS, SCALING, SERIES, TRIALS};
+use crate::config;
 use crate::report::files::SCHEMA_VERSION;
+use crate::search::Journal;
 
 /// A file of a folder, if it is there.
 pub(super) fn find(folder: &Path, name: &str) -> Option<PathBuf> {
@@ -39,7 +42,7 @@ pub(super) fn answer(folder: &Path) -> Result<Kind, Failure> {
 }
 
 /// A folder that has to hold the answer of a search.
-pub(super) fn search_answer(folder: &Path) -> Result<(), Failure> {
+fn search_answer(folder: &Path) -> Result<(), Failure> {
     match answer(folder)? {
         Kind::Search => Ok(()),
         _ => Err(Failure::input(format!(
@@ -49,33 +52,100 @@ pub(super) fn search_answer(folder: &Path) -> Result<(), Failure> {
     }
 }
 
-/// Reads a result file.
-pub(super) fn json_file(path: &Path) -> Result<Value, Failure> {
-    let value: Value = serde_json::from_reader(open_file(path)?)
-        .map_err(|error| Failure::input(format!("{}: {error}", path.display())))?;
-    match value["schema_version"].as_u64() {
-        Some(version) if version == u64::from(SCHEMA_VERSION) => Ok(value),
-        found => {
-            let found = found.map_or("none".into(), |version| version.to_string());
-            let message = format!("has schema_version {found}; this program reads {SCHEMA_VERSION}");
-            Err(Failure::input(format!("{}: {message}", path.display())))
-        }
+/// Reads a result file, and believes it if `check` finds nothing wrong with it.
+fn json_file(path: &Path, check: fn(&Value) -> Vec<String>) -> Result<Value, Failure> {
+    let mut text = String::new();
+    open_file(path)?
+        .read_to_string(&mut text)
+        .map_err(|error| Failure::input(format!("{}: cannot be read: {error}", path.display())))?;
+    let value: Value = serde_json::from_str(&text).map_err(|error| malformed(path, error.line(), &error))?;
+    let version = value["schema_version"].as_u64();
+    if version != Some(u64::from(SCHEMA_VERSION)) {
+        let found = version.map_or("none".into(), |version| version.to_string());
+        let message = format!("has schema_version {found}; this program reads {SCHEMA_VERSION}");
+        return Err(Failure::input(format!("{}: {message}", path.display())));
+    }
+    let problems = check(&value);
+    if problems.is_empty() {
+        Ok(value)
+    } else {
+        Err(Failure::input(config::in_place(&text, path, &problems)))
     }
 }
 
-/// Reads a file of one JSON value a line.
-pub(super) fn json_lines(path: &Path) -> Result<Vec<Value>, Failure> {
+/// Reads a file of one JSON value a line, and believes it if `check` finds nothing wrong with any.
+fn json_lines(path: &Path, check: fn(&Value) -> Vec<String>) -> Result<Vec<Value>, Failure> {
     let mut values = Vec::new();
     for (number, line) in (1..).zip(open_file(path)?.lines()) {
-        let line = line.map_err(|error| Failure::input(format!("{}: {error}", path.display())))?;
+        let line = line.map_err(|error| Failure::input(format!("{}:{number}: {error}", path.display())))?;
         if line.trim().is_empty() {
             continue;
         }
-        let value = serde_json::from_str(&line)
-            .map_err(|error| Failure::input(format!("{}: line {number}: {error}", path.display())))?;
+        let value = serde_json::from_str(&line).map_err(|error| malformed(path, number, &error))?;
+        believe(path, number, &check(&value))?;
         values.push(value);
     }
     Ok(values)
+}
+
+fn malformed(path: &Path, line: usize, error: &serde_json::Error) -> Failure {
+    let text = error.to_string();
+    let what = text.split(" at line ").next().unwrap_or_default();
+    Failure::input(format!("{}:{line}: is no JSON: {what}, column {}", path.display(), error.column()))
+}
+
+fn believe(path: &Path, line: usize, problems: &[String]) -> Result<(), Failure> {
+    match problems.first() {
+        None => Ok(()),
+        Some(problem) => Err(Failure::input(format!("{}:{line}: {problem}", path.display()))),
+    }
+}
+
+/// The answer of a search.
+pub(super) fn search_result(folder: &Path) -> Result<Value, Failure> {
+    search_answer(folder)?;
+    json_file(&folder.join(CANDIDATES), checks::search_result)
+}
+
+/// The committed trials of a search, if they are there. What a kill has left of a last line is no trial.
+pub(super) fn trial_rows(folder: &Path) -> Result<Vec<Value>, Failure> {
+    let Some(path) = find(folder, TRIALS) else { return Ok(Vec::new()) };
+    let bytes = std::fs::read(&path)
+        .map_err(|error| Failure::input(format!("{}: cannot be read: {error}", path.display())))?;
+    let journal = Journal::read(&bytes)
+        .map_err(|error| Failure::input(format!("{}:{}: {}", path.display(), error.line, error.problem)))?;
+    let lines = bytes[..journal.length as usize].split_inclusive(|byte| *byte == b'\n');
+    let row = |(number, line): (usize, &[u8])| {
+        let value = serde_json::from_slice(line).map_err(|error| malformed(&path, number, &error))?;
+        believe(&path, number, &checks::trial(&value))?;
+        Ok(value)
+    };
+    (1..).zip(lines).map(row).collect()
+}
+
+/// The report of a replay.
+pub(super) fn replay_report(folder: &Path) -> Result<Value, Failure> {
+    json_file(&folder.join(REPORT), checks::replay_report)
+}
+
+/// The requests of a replay, as many as its report counts.
+pub(super) fn request_rows(folder: &Path, report: &Value) -> Result<Vec<Value>, Failure> {
+    let path = folder.join(REQUESTS);
+    let rows = json_lines(&path, checks::request)?;
+    match checks::requests_against(&report["summary"], &rows) {
+        None => Ok(rows),
+        Some(problem) => Err(Failure::input(format!("{}: {problem}", path.display()))),
+    }
+}
+
+/// The ticks of a planner, if there was one.
+pub(super) fn tick_rows(folder: &Path) -> Result<Option<Vec<Value>>, Failure> {
+    find(folder, SCALING).map(|path| json_lines(&path, checks::tick)).transpose()
+}
+
+/// The series of a replay, if they are there.
+pub(super) fn series(folder: &Path) -> Result<Option<Value>, Failure> {
+    find(folder, SERIES).map(|path| json_file(&path, checks::series)).transpose()
 }
 
 /// Whether the candidates of a result are a frontier, of which none is the best.
@@ -92,9 +162,8 @@ pub(super) fn objectives(candidate: &Value) -> String {
 /// The candidate of a rank, or the only one to choose.
 pub(super) fn chosen(folder: &Path, rank: Option<usize>) -> Result<Value, Failure> {
     if rank.is_none() {
-        search_answer(folder)?;
         let path = folder.join(CANDIDATES);
-        let result = json_file(&path)?;
+        let result = search_result(folder)?;
         let candidates = result["candidates"].as_array().map(Vec::as_slice).unwrap_or_default();
         if is_frontier(&result) && candidates.len() > 1 {
             let points = candidates
@@ -113,19 +182,23 @@ pub(super) fn chosen(folder: &Path, rank: Option<usize>) -> Result<Value, Failur
 
 /// The candidate of a rank.
 pub(super) fn candidate(folder: &Path, rank: usize) -> Result<Value, Failure> {
-    search_answer(folder)?;
     let path = folder.join(CANDIDATES);
-    let result = json_file(&path)?;
+    let result = search_result(folder)?;
     let candidates = result["candidates"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let found = rank.checked_sub(1).and_then(|index| candidates.get(index)).cloned();
-    found.ok_or_else(|| {
+    let Some(found) = rank.checked_sub(1).and_then(|index| candidates.get(index)) else {
         let ranks = match candidates.len() {
             0 => "there are no candidates".to_owned(),
             1 => "the only rank is 1".to_owned(),
             last => format!("ranks go from 1 to {last}"),
         };
-        Failure::input(format!("{}: rank {rank}: {ranks}", path.display()))
-    })
+        return Err(Failure::input(format!("{}: rank {rank}: {ranks}", path.display())));
+    };
+    let problems = checks::deployment(found, &format!("candidates[{}]", rank - 1));
+    if problems.is_empty() {
+        return Ok(found.clone());
+    }
+    let text = std::fs::read_to_string(&path).unwrap_or_default();
+    Err(Failure::input(config::in_place(&text, &path, &problems)))
 }
 
 /// The values of nested objects, and of objects in lists, by their paths.

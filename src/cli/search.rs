@@ -95,7 +95,7 @@ pub(super) fn search(
     folders: &[&Path],
 ) -> Result<SearchResult, Failure> {
     search::run(plan, evaluator, options).map_err(|error| match error {
-        SearchError::Diverged { .. } => {
+        SearchError::Diverged { .. } | SearchError::Contradicted { .. } => {
             let folders: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
             Failure::input(format!("{}: {error}", folders.join(", ")))
         }

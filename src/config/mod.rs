@@ -103,6 +103,15 @@ pub fn load_with_places(text: &str, origin: &Path, overrides: &[Override]) -> Re
     }
 }
 
+/// Problems of the form `key.path: what is wrong` with other files of YAML or JSON, in their places.
+pub(crate) fn in_place(text: &str, origin: &Path, problems: &[String]) -> String {
+    let name = origin.display().to_string();
+    match yaml::parse(text, 0).0 {
+        Some(tree) => Places::new(vec![Source { name, text: text.to_owned() }], tree).explain(problems),
+        None => problems.iter().map(|line| format!("{name}: {line}")).collect::<Vec<_>>().join("\n"),
+    }
+}
+
 /// The document, its tree and what there is to tell about it.
 type Findings = (Document, Node, Vec<Problem>);
 

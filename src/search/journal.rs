@@ -6,11 +6,13 @@
 use std::fmt::Write;
 
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use xxhash_rust::xxh3::Xxh3;
 
-use super::objective::Metrics;
+use super::objective::{Metrics, Verdict, judge};
 use super::trial::{Evaluation, Outcome};
 use crate::config::scenario::DeploymentMode;
+use crate::config::search::OptimizationGoal;
 
 /// Trials that an earlier run of the same search has committed.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -33,6 +35,8 @@ pub struct PastTrial {
     reason: Option<String>,
     #[serde(default)]
     attainment_so_far: Option<f64>,
+    #[serde(default)]
+    score: Option<f64>,
     metrics: Option<Metrics>,
 }
 
@@ -50,13 +54,15 @@ impl Journal {
     /// Reads a journal. What follows the last whole line was cut off when the search was killed and is left out.
     ///
     /// # Errors
-    /// The first line that cannot be read, unless it is the last.
+    /// The first line that is no trial, unless it is the last and not whole.
     pub fn read(bytes: &[u8]) -> Result<Self, JournalError> {
         let mut journal = Self::default();
         let mut lines = bytes.split_inclusive(|byte| *byte == b'\n').enumerate().peekable();
         while let Some((place, line)) = lines.next() {
             let parsed = serde_json::from_slice::<PastTrial>(line);
-            if line.last() != Some(&b'\n') || (parsed.is_err() && lines.peek().is_none()) {
+            let is_last = lines.peek().is_none();
+            let is_json = parsed.is_ok() || serde_json::from_slice::<IgnoredAny>(line).is_ok();
+            if line.last() != Some(&b'\n') || (is_last && !is_json) {
                 journal.is_torn = true;
                 break;
             }
@@ -73,6 +79,20 @@ impl Journal {
 }
 
 impl PastTrial {
+    /// Whether its outcome and its score are what its figures come to under a goal.
+    pub(super) fn agrees_with_itself(&self, goal: &OptimizationGoal) -> bool {
+        let Some(metrics) = &self.metrics else { return true };
+        let (outcome, worth) = match judge(goal, metrics) {
+            Verdict::Feasible(worth) => (Outcome::Feasible, Some(worth)),
+            Verdict::BelowBar(worth, _) => (Outcome::Infeasible, Some(worth)),
+            Verdict::Unscored(_) => (Outcome::Failed, None),
+        };
+        // A first look at it on a portion of the requests keeps the score, whatever came of it.
+        let is_screened = self.outcome == Outcome::Screened && worth.is_some();
+        let score = worth.filter(|_| is_screened || outcome == Outcome::Feasible).map(|worth| worth.score);
+        (is_screened || self.outcome == outcome) && self.score == score
+    }
+
     /// Its number in the whole search.
     pub(super) fn trial(&self) -> u32 {
         self.trial

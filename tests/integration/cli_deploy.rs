@@ -227,8 +227,8 @@ fn names_that_would_break_out_of_a_comment_are_refused() {
     let report = place.read("run/report.json");
     let mut report: Value = serde_json::from_str(&report).unwrap();
     let timing = &mut report["scenario"]["deployment"]["agg"]["timing"];
-    timing["model_name"] = json!("a\ntouch PWNED");
-    timing["hardware_sku"] = json!("h200\ntouch PWNED");
+    *timing =
+        json!({"model": "profile", "model_name": "a\ntouch PWNED", "hardware_sku": "h200\ntouch PWNED"});
     place.write("run/report.json", &report.to_string());
     place.run(&["deploy", "run"]).refusing(&["run: model_name: \"a\\ntouch PWNED\" has control characters"]);
     let script = place.run(&["deploy", "run", "--model", "a"]).ending(0).stdout;

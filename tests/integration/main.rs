@@ -19,6 +19,7 @@ mod config_search_space;
 mod config_yaml;
 mod configurations_in_the_wild;
 mod custom_engine;
+mod damaged_results;
 mod determinism;
 mod docs_configuration;
 mod engine_options;

@@ -17,9 +17,9 @@ use self::frontend::{frontend, planner, takes_kv_events};
 use super::arguments::{DeployArguments, DeployForm, Format};
 use super::console::Console;
 use super::failure::{Failure, Status};
-use super::names::{COMMANDS, DYNAMO, KUBERNETES, Kind, REPORT};
+use super::names::{COMMANDS, DYNAMO, KUBERNETES, Kind};
 use super::output::{OutputFolder, look_at_folder};
-use super::results::{answer, chosen, json_file};
+use super::results::{answer, chosen, replay_report};
 
 /// A candidate, ready to be written down.
 struct Plan {
@@ -186,7 +186,7 @@ fn source(folder: &Path, rank: Option<usize>) -> Result<(Map<String, Value>, Val
     if rank.is_some_and(|rank| rank != 1) {
         return Err(Failure::input("--rank: a replay has one deployment only"));
     }
-    Ok((Map::new(), json_file(&folder.join(REPORT))?["scenario"].clone()))
+    Ok((Map::new(), replay_report(folder)?["scenario"].clone()))
 }
 
 fn pool_plan(name: &'static str, deployment: &Value, config: &Map<String, Value>) -> PoolPlan {

@@ -119,6 +119,7 @@ impl Leaderboard {
             StudyEnd::Diverged { trial } => {
                 return self.finish(Err(SearchError::Diverged { trial, remark: "" }));
             }
+            StudyEnd::Contradicted { trial } => return self.finish(Err(SearchError::Contradicted { trial })),
             // Without the trials that this study did not come to, what follows has another place in the journal.
             StudyEnd::Interrupted => self.journal = None,
             _ => {}

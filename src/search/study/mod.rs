@@ -85,6 +85,14 @@ pub enum SearchError {
         /// Why more rounds would make it differ, where they would.
         remark: &'static str,
     },
+    /// The journal of an earlier run contradicts itself.
+    #[error(
+        "trial {trial} of the journal is not worth what it says: its outcome or its score is not what its metrics come to"
+    )]
+    Contradicted {
+        /// The first trial that does.
+        trial: u32,
+    },
     /// The search cannot be split.
     #[error("{0}")]
     Unsplittable(Refusal),

@@ -355,8 +355,11 @@ impl Rounds {
                 None => false,
             },
         };
+        let trial = past.trial();
         if !same {
-            self.end.get_or_insert(StudyEnd::Diverged { trial: past.trial() });
+            self.end.get_or_insert(StudyEnd::Diverged { trial });
+        } else if !past.agrees_with_itself(&self.branch.config.goal) {
+            self.end.get_or_insert(StudyEnd::Contradicted { trial });
         }
     }
 

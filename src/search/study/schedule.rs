@@ -70,6 +70,11 @@ pub enum StudyEnd {
         /// Number of the trial in the whole search.
         trial: u32,
     },
+    /// This trial in the journal of an earlier run is not worth what its figures come to.
+    Contradicted {
+        /// Number of the trial in the whole search.
+        trial: u32,
+    },
 }
 
 /// What a study wants next.
