@@ -15,7 +15,7 @@ use super::scenario::{
     Backend, CapacitySource, Deployment, DeploymentMode, EngineOptions, KvTransfer, Scenario, TimingConfig,
 };
 use super::search::{LoadShape, SearchSpace, SmartSearchConfig, SweepConfig};
-use super::tree::Node;
+use super::tree::{Content, Entry, Node};
 
 /// What becomes of an option that cannot act.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,6 +110,27 @@ pub(super) fn report_search(reader: &Reader<'_>, tree: &Node, config: &SmartSear
     let mut used = vec![space.model_name.as_str(), space.hardware_sku.as_str()];
     used.extend(names_in(&space.timing));
     report_facts(reader, tree, [&config.facts.models, &config.facts.hardware], &used);
+    report_repetitions(reader, tree, config);
+}
+
+/// Tells of choices that are in a list twice: the second adds nothing to what is tried.
+fn report_repetitions(reader: &Reader<'_>, tree: &Node, config: &SmartSearchConfig) {
+    let Some((_, space)) = tree.nearest("search_space") else { return };
+    let Content::Mapping(entries) = &space.content else { return };
+    let resolved = config.to_json();
+    for Entry { key, value, .. } in entries {
+        let Content::List(items) = &value.content else { continue };
+        // As they were understood, where each has stayed where it was: a name and `{policy: name}` are the same.
+        let understood = resolved["search_space"][key].as_array().filter(|list| list.len() == items.len());
+        let written = || items.iter().map(|item| item.to_json().unwrap_or_default()).collect();
+        let choices: Vec<Json> = understood.cloned().unwrap_or_else(written);
+        for (place, choice) in choices.iter().enumerate() {
+            if let Some(first) = choices[..place].iter().position(|other| other == choice) {
+                let message = format!("is the same as [{first}], and adds nothing");
+                reader.remark(items[place].span, &format!("search_space.{key}[{place}]"), message);
+            }
+        }
+    }
 }
 
 /// Looks for options of a scenario that cannot act, beside those that its sections have been searched for.

@@ -35,7 +35,7 @@ impl Portion {
     /// The portions that a search looks at, the smallest first. `trace_rows` are the rows of its trace, if it has one.
     ///
     /// # Errors
-    /// When a portion is not smaller than the whole.
+    /// When a portion is not smaller than the whole, or not greater than the one before it.
     pub fn all(fidelity: &Fidelity, trace_rows: Option<u32>) -> Result<Vec<Self>, Refusal> {
         let Some(all) = trace_rows else {
             return Ok(fidelity.fractions.iter().map(|fraction| Self::Fraction(*fraction)).collect());
@@ -44,10 +44,20 @@ impl Portion {
             let message = format!("{rows} rows are no part of the trace, of which {all} rows are replayed");
             return Err(Refusal::new("sweep.fidelity.rows", message));
         }
-        let rows = |fraction: &f64| ((f64::from(all) * fraction).ceil() as u32).clamp(1, all);
-        let rows = fidelity.rows.iter().copied().chain(fidelity.fractions.iter().map(rows));
-        let mut portions: Vec<u32> = rows.filter(|rows| *rows < all).collect();
-        portions.dedup();
+        let mut portions: Vec<u32> = fidelity.rows.clone();
+        for &fraction in &fidelity.fractions {
+            let rows = ((f64::from(all) * fraction).ceil() as u32).clamp(1, all);
+            let refuse = |problem: String| Err(Refusal::new("sweep.fidelity.fractions", problem));
+            if rows == all {
+                return refuse(format!("{fraction} of {all} rows is all of them; leave it out"));
+            }
+            if portions.last() == Some(&rows) {
+                return refuse(format!(
+                    "{fraction} of {all} rows is {rows} of them, as is the fraction before it; leave it out"
+                ));
+            }
+            portions.push(rows);
+        }
         Ok(portions.into_iter().map(Self::Rows).collect())
     }
 }
@@ -73,9 +83,17 @@ mod tests {
     fn shares_of_a_trace_are_whole_rows() {
         let portions = |fidelity, rows| Portion::all(&fidelity, rows).unwrap();
         assert_eq!(portions(fidelity(&[5, 50], &[]), Some(51)), [Portion::Rows(5), Portion::Rows(50)]);
+        assert_eq!(portions(fidelity(&[], &[0.02, 0.5]), Some(50)), [Portion::Rows(1), Portion::Rows(25)]);
+        let refused = |fractions: &[f64], all| {
+            Portion::all(&fidelity(&[], fractions), Some(all)).unwrap_err().to_string()
+        };
         assert_eq!(
-            portions(fidelity(&[], &[0.01, 0.02, 0.5]), Some(50)),
-            [Portion::Rows(1), Portion::Rows(25)]
+            refused(&[0.01, 0.02, 0.5], 50),
+            "sweep.fidelity.fractions: 0.02 of 50 rows is 1 of them, as is the fraction before it; leave it out"
+        );
+        assert_eq!(
+            refused(&[0.5], 1),
+            "sweep.fidelity.fractions: 0.5 of 1 rows is all of them; leave it out"
         );
         assert_eq!(portions(fidelity(&[], &[0.25]), None), [Portion::Fraction(0.25)]);
         let refusal = Portion::all(&fidelity(&[5, 50], &[]), Some(50)).unwrap_err();

@@ -252,3 +252,25 @@ fn facts_that_nothing_asks_for_are_told_of() {
     assert_eq!(notes(SCENARIO, &[facts]).len(), 2);
     assert_eq!(notes(SCENARIO, &[timing, facts]), [""; 0]);
 }
+
+#[test]
+fn choices_that_are_there_twice_are_told_of() {
+    let lists = [
+        ("router_mode", "[round_robin, kv_router, {policy: round_robin}]", 2, 0),
+        ("backend", "[vllm, vllm]", 1, 0),
+        ("deployment_mode", "[agg, agg]", 1, 0),
+        ("planner_scaling_policy", "[disabled, load_180_5, disabled]", 2, 0),
+        ("agg_max_num_seqs", "[256, 512, 512]", 2, 1),
+        ("agg_max_num_batched_tokens", "[8192, 8192]", 1, 0),
+        ("overlap_score_credit", "[0.5, 1, 1.0]", 2, 1),
+        ("parallel_configs", "[{tp: 1, replicas: 2}, {tp: 1, replicas: 2}]", 1, 0),
+    ];
+    for (key, list, second, first) in lists {
+        let change = format!("search_space.{key}={list}");
+        let agg = if key == "deployment_mode" { &[][..] } else { &[AGG] };
+        let found = notes(SEARCH, &[agg, &[change.as_str()]].concat());
+        let told = format!("search_space.{key}[{second}]: is the same as [{first}], and adds nothing");
+        let again = found.iter().filter(|note| note.contains("is the same as")).collect::<Vec<_>>();
+        assert!(again.len() == 1 && again[0].ends_with(&told), "{key}: {found:?}");
+    }
+}

@@ -1,5 +1,6 @@
 //! Measured passes as people write them down.
 
+use std::collections::BTreeMap;
 use std::io::BufRead;
 
 use crate::timing::csv::{Csv, Row, RowProblem};
@@ -17,6 +18,9 @@ pub struct Measured {
     /// Decode passes.
     pub decode: Vec<DecodePoint>,
 }
+
+/// What tells one pass from another: a decode pass has no tokens before it, -1.
+type PassKey = [u64; 3];
 
 /// The columns of a file of measured passes, in their usual order.
 const COLUMNS: [&str; 6] =
@@ -54,6 +58,7 @@ impl Measured {
             return Err(vec![RowProblem::new(1, message)]);
         }
         let (mut measured, mut problems) = (Self::default(), Vec::new());
+        let mut lines: BTreeMap<PassKey, usize> = BTreeMap::new();
         let mut deployment = None;
         for row in &csv.rows {
             let field = |name: &str| csv.column(name).map_or("", |place| row.fields[place].as_str());
@@ -68,7 +73,13 @@ impl Measured {
                 ));
                 break;
             }
-            measured.push(row, field, by_query, &mut problems);
+            let Some(pass) = measured.push(row, field, by_query, &mut problems) else { continue };
+            let first = *lines.entry(pass).or_insert(row.line);
+            if first != row.line {
+                let message =
+                    format!("measures the pass of line {first} again: one row has to say what it takes");
+                problems.push(RowProblem::new(row.line, message));
+            }
         }
         if csv.rows.is_empty() {
             problems.push(RowProblem::new(0, "there are no rows"));
@@ -82,7 +93,8 @@ impl Measured {
         field: impl Fn(&str) -> &'a str,
         by_query: bool,
         problems: &mut Vec<RowProblem>,
-    ) {
+    ) -> Option<PassKey> {
+        let before = problems.len();
         let decode = if by_query {
             match field("phase") {
                 "prefill" => false,
@@ -90,7 +102,7 @@ impl Measured {
                 other => {
                     let message = format!("phase: `{other}` is neither `prefill` nor `decode`");
                     problems.push(RowProblem::new(row.line, message));
-                    return;
+                    return None;
                 }
             }
         } else {
@@ -100,7 +112,7 @@ impl Measured {
                 _ => {
                     let message = "exactly one of new_tokens and context_tokens has to be given";
                     problems.push(RowProblem::new(row.line, message));
-                    return;
+                    return None;
                 }
             }
         };
@@ -125,14 +137,17 @@ impl Measured {
         let batch = number("batch", 1.0);
         // The clock of no pass runs below a nanosecond; a zero has no logarithm.
         let ms = number("latency_ms", 1e-6);
-        if decode {
+        let pass = if decode {
             let context = number(if by_query { "new_or_context" } else { "context_tokens" }, 1.0);
             self.decode.push(([batch, context], ms));
+            [batch, context, -1.0]
         } else {
             let new = number(if by_query { "new_or_context" } else { "new_tokens" }, 1.0);
             let prefix = number(if by_query { "prefix" } else { "prefix_tokens" }, 0.0);
             self.prefill.push(([batch, new, prefix], ms));
-        }
+            [batch, new, prefix]
+        };
+        (problems.len() == before).then(|| pass.map(f64::to_bits))
     }
 }
 
@@ -176,6 +191,14 @@ mod tests {
         assert_eq!(
             read("batch,x\n").unwrap_err(),
             ["1: columns are missing: latency_ms, new_tokens or context_tokens; found batch, x"]
+        );
+        let again = "batch,new_tokens,context_tokens,latency_ms\n1,8,,2\n1,,8,2\n1,9,,2\n1.0,8,,3\n1,,8,2\n";
+        assert_eq!(
+            read(again).unwrap_err(),
+            [
+                "5: measures the pass of line 2 again: one row has to say what it takes",
+                "6: measures the pass of line 3 again: one row has to say what it takes"
+            ]
         );
         let two = read("deployment,batch,context_tokens,latency_ms\na,1,64,6.2\nb,1,64,6\n").unwrap_err();
         assert!(two[0].contains("`b`, after rows of `a`"), "{two:?}");
