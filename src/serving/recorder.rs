@@ -223,6 +223,11 @@ impl Recorder {
         *stamp = stamp.or(Some(now));
     }
 
+    /// Whether a request has completed or was rejected.
+    pub fn has_ended(&self, request: RequestId) -> bool {
+        self.record.requests[request.0 as usize].terminal.is_some()
+    }
+
     /// A request ran to its end.
     pub fn completed(&mut self, request: RequestId, stamps: TokenStamps, now: SimTime) {
         self.ended(request, Status::Completed, stamps, Some(now));

@@ -353,12 +353,20 @@ impl Engine for BrokenRank {
         match self.how.as_str() {
             "errs" => Err(EngineError::Stuck("as asked".into())),
             "panics" => panic!("in its own way"),
+            "repeats" => {
+                self.passes.begin();
+                Ok(Some(now))
+            }
             "goes back" => Ok(Some(SimTime::from_ns(now.as_ns() - 1))),
             _ => Ok(None),
         }
     }
 
-    fn complete_pass(&mut self, _: &mut Signals) {}
+    fn complete_pass(&mut self, signals: &mut Signals) {
+        self.passes.complete();
+        let rejected = self.waiting.iter().map(|&request| Told::Rejected(request, TokenStamps::default()));
+        signals.outputs.extend(rejected);
+    }
 
     fn passes(&self) -> &Passes {
         &self.passes
@@ -415,6 +423,11 @@ fn an_engine_that_breaks_off_ends_the_run_with_its_reason() {
         &["workload={requests: [{id: a, arrival_ms: 5, input_length: 3, output_length: 1}]}"],
     );
     assert!(back.contains("worker/0 at 5.000000 ms: a pass that starts now ends at "), "{back}");
+    let again = run("repeats", &[]);
+    assert!(
+        again.contains("worker/0 at ") && again.contains("request 0 has ended already, and ends again"),
+        "{again}"
+    );
     let idle = run("sleeps", &[]);
     assert!(
         idle.contains("came to a halt") && idle.contains("worker/1: 2 requests have not ended"),

@@ -236,6 +236,11 @@ impl Worker {
             match self.signals.outputs[index] {
                 Output::FirstToken(request) => self.tell_router(RouterMessage::FirstToken(id, request), ctx),
                 Output::PromptComputed(request) => self.pass_on(id, request, ctx),
+                Output::Completed(request, _) | Output::Rejected(request, _)
+                    if ctx.record().has_ended(request) =>
+                {
+                    ctx.fail(format!("request {} has ended already, and ends again", request.0));
+                }
                 Output::Completed(request, stamps) => {
                     ctx.record().completed(request, stamps, now);
                     self.tell_planner(request, true, stamps, ctx);
