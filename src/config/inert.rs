@@ -153,7 +153,7 @@ pub(super) fn report_scenario(reader: &Reader<'_>, tree: &Node, scenario: &Scena
 fn report_prompt_prices(reader: &Reader<'_>, tree: &Node, deployment: &Deployment) {
     let Some(decode) = &deployment.decode else { return };
     let (mixed, uneven) = match &decode.timing {
-        TimingConfig::Profile(config) => (config.mixed_passes, config.uneven_prompts),
+        TimingConfig::Profile(config) => (config.of.mixed_passes, config.of.uneven_prompts),
         TimingConfig::Roofline(config) => (config.mixed_passes, config.uneven_prompts),
         _ => return,
     };
@@ -206,12 +206,13 @@ fn report_facts(reader: &Reader<'_>, tree: &Node, files: [&Vec<FactFile>; 2], us
 
 /// The models and GPUs that a timing names.
 fn names_in(timing: &TimingConfig) -> impl Iterator<Item = &str> {
-    let names = match timing {
-        TimingConfig::Profile(profile) => [&profile.model_name, &profile.hardware_sku],
-        TimingConfig::Roofline(estimate) => [&estimate.model_name, &estimate.hardware_sku],
-        TimingConfig::Polynomial | TimingConfig::Fixed { .. } | TimingConfig::Grid(_) => [&None, &None],
+    let priced = match timing {
+        TimingConfig::Profile(profile) => Some(&profile.of),
+        TimingConfig::Roofline(model) => Some(model),
+        TimingConfig::Polynomial | TimingConfig::Fixed { .. } | TimingConfig::Grid(_) => None,
     };
-    names.into_iter().filter_map(Option::as_deref)
+    let names = priced.into_iter().flat_map(|priced| [&priced.model_name, &priced.hardware_sku]);
+    names.filter_map(Option::as_deref)
 }
 
 /// A search and what it would be without anything optional.

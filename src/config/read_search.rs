@@ -11,7 +11,7 @@ use super::read_scenario::{MOST_BYTES_PER_TOKEN, kv_transfer_of_model, sla};
 use super::read_timing::{Timing, timing};
 use super::read_workload::search_workload;
 use super::reader::Section;
-use super::scenario::{DeploymentMode, EngineOptions, ProfileConfig, RooflineConfig, Sla, TimingConfig};
+use super::scenario::{DeploymentMode, EngineOptions, PricedModel, ProfileConfig, Sla, TimingConfig};
 use super::search::{
     Fidelity, OptimizationGoal, OptimizationTarget, ParallelConfig, SearchSpace, SearchWorkload, Shape,
     SmartSearchConfig, SweepConfig,
@@ -68,6 +68,11 @@ fn deployment_knobs(section: &Section<'_>, space: &mut SearchSpace) {
 /// The timing, completed from the rest of the search space, and the cache that goes with it.
 fn pricing(section: &Section<'_>, space: &mut SearchSpace) {
     let given = section.read("timing", |value| timing(&value, Timing::OfSearch)).optional();
+    let named = |given: PricedModel, space: &SearchSpace| PricedModel {
+        model_name: given.model_name.or_else(|| Some(space.model_name.clone())),
+        hardware_sku: given.hardware_sku.or_else(|| Some(space.hardware_sku.clone())),
+        ..given
+    };
     space.timing = match given {
         Some(TimingConfig::Profile(given)) => {
             if let (Some(of_timing), Some(of_space)) = (&given.backend_version, &space.backend_version)
@@ -77,17 +82,12 @@ fn pricing(section: &Section<'_>, space: &mut SearchSpace) {
                 section.problem_between(&["timing.backend_version", "backend_version"], message);
             }
             TimingConfig::Profile(ProfileConfig {
-                model_name: given.model_name.or_else(|| Some(space.model_name.clone())),
-                hardware_sku: given.hardware_sku.or_else(|| Some(space.hardware_sku.clone())),
+                of: named(given.of, space),
                 backend_version: given.backend_version.or_else(|| space.backend_version.clone()),
                 ..given
             })
         }
-        Some(TimingConfig::Roofline(given)) => TimingConfig::Roofline(RooflineConfig {
-            model_name: given.model_name.or_else(|| Some(space.model_name.clone())),
-            hardware_sku: given.hardware_sku.or_else(|| Some(space.hardware_sku.clone())),
-            ..given
-        }),
+        Some(TimingConfig::Roofline(given)) => TimingConfig::Roofline(named(given, space)),
         Some(other) => other,
         None => SearchSpace::profile(space),
     };

@@ -3,7 +3,7 @@
 use super::numbers::Limit;
 use super::read_engine::MOST_GPUS_PER_AXIS;
 use super::reader::Section;
-use super::timing::{GridConfig, MeasuredFile, ProfileConfig, RooflineConfig, TimingConfig};
+use super::timing::{GridConfig, MeasuredFile, PricedModel, ProfileConfig, TimingConfig};
 use super::value::{Named, Value, name_of};
 
 /// Where the timing stands.
@@ -71,6 +71,16 @@ fn read(section: &Section<'_>, whose: Timing) -> Option<TimingConfig> {
         Timing::OfSearch => section.text(key).optional(),
     };
     let axis = |key| section.integer(key, 1..=MOST_GPUS_PER_AXIS).optional();
+    let priced = || PricedModel {
+        model_name: name("model_name"),
+        hardware_sku: name("hardware_sku"),
+        quantization: section.text("quantization").optional(),
+        moe_tp: axis("moe_tp"),
+        moe_ep: axis("moe_ep"),
+        mixed_passes: section.choice("mixed_passes").optional(),
+        uneven_prompts: section.choice("uneven_prompts").optional(),
+        pass_overhead_ms: overhead(),
+    };
     Some(match model? {
         Model::Polynomial => TimingConfig::Polynomial,
         Model::Fixed => {
@@ -83,26 +93,10 @@ fn read(section: &Section<'_>, whose: Timing) -> Option<TimingConfig> {
             TimingConfig::Grid(GridConfig { pass_overhead_ms: overhead(), path: path? })
         }
         Model::Profile => TimingConfig::Profile(ProfileConfig {
-            model_name: name("model_name"),
-            hardware_sku: name("hardware_sku"),
+            of: priced(),
             backend_version: section.text("backend_version").optional(),
-            quantization: section.text("quantization").optional(),
-            moe_tp: axis("moe_tp"),
-            moe_ep: axis("moe_ep"),
-            mixed_passes: section.choice("mixed_passes").optional(),
-            uneven_prompts: section.choice("uneven_prompts").optional(),
             rescale: file("rescale").optional(),
-            pass_overhead_ms: overhead(),
         }),
-        Model::Roofline => TimingConfig::Roofline(RooflineConfig {
-            model_name: name("model_name"),
-            hardware_sku: name("hardware_sku"),
-            quantization: section.text("quantization").optional(),
-            moe_tp: axis("moe_tp"),
-            moe_ep: axis("moe_ep"),
-            mixed_passes: section.choice("mixed_passes").optional(),
-            uneven_prompts: section.choice("uneven_prompts").optional(),
-            pass_overhead_ms: overhead(),
-        }),
+        Model::Roofline => TimingConfig::Roofline(priced()),
     })
 }

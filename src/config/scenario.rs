@@ -11,7 +11,7 @@ pub use super::pool::{
     SglangOptions, SglangSchedulePolicy,
 };
 pub use super::timing::{
-    GridConfig, MeasuredFile, MixedPasses, ProfileConfig, RooflineConfig, TimingConfig, UnevenPrompts,
+    GridConfig, MeasuredFile, MixedPasses, PricedModel, ProfileConfig, TimingConfig, UnevenPrompts,
 };
 pub use super::trace::{TraceFormat, TraceRate, TraceSource, TraceTimeUnit};
 pub use super::workload::{

@@ -12,7 +12,8 @@ use super::presets::{
     SCALING_POLICIES, ScalingPolicy,
 };
 use super::scenario::{
-    BACKEND_SCHEDULER, Backend, DeploymentMode, KvTransfer, PolicyConfig, ProfileConfig, Sla, TimingConfig,
+    BACKEND_SCHEDULER, Backend, DeploymentMode, KvTransfer, PolicyConfig, PricedModel, ProfileConfig, Sla,
+    TimingConfig,
 };
 use super::schema;
 pub use super::workload::{KvLoadRatio, LoadShape, SearchTrace, SearchWorkload, SyntheticRequests};
@@ -243,12 +244,13 @@ impl SearchSpace {
 
     /// The timing of a search that gives none: the profile of its model and hardware.
     pub(super) fn profile(&self) -> TimingConfig {
-        TimingConfig::Profile(ProfileConfig {
+        let of = PricedModel {
             model_name: Some(self.model_name.clone()),
             hardware_sku: Some(self.hardware_sku.clone()),
-            backend_version: self.backend_version.clone(),
-            ..ProfileConfig::default()
-        })
+            ..PricedModel::default()
+        };
+        let backend_version = self.backend_version.clone();
+        TimingConfig::Profile(ProfileConfig { of, backend_version, rescale: None })
     }
 }
 

@@ -30,7 +30,7 @@ pub enum TimingConfig {
     /// A profile of model, hardware and backend; the rest of its shape is the pool's.
     Profile(ProfileConfig),
     /// A rough estimate from the sizes of a model and the peaks of a GPU.
-    Roofline(RooflineConfig),
+    Roofline(PricedModel),
 }
 
 impl TimingConfig {
@@ -55,18 +55,16 @@ pub struct GridConfig {
     pub pass_overhead_ms: f64,
 }
 
-/// Which profile prices a pool, and how it is used.
+/// The model that is served and its GPU, with what a pass of it pays.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
-pub struct ProfileConfig {
-    /// Hugging Face name of the model.
+pub struct PricedModel {
+    /// Hugging Face name of the model; with an estimate also that of a file of facts.
     pub model_name: Option<String>,
-    /// Name of the hardware.
+    /// Name of the GPU, likewise.
     pub hardware_sku: Option<String>,
-    /// Backend version; the newest trustworthy one when absent.
-    pub backend_version: Option<String>,
     /// Number format of the weights; the checkpoint's own when absent.
     pub quantization: Option<String>,
-    /// Tensor parallelism of the experts; what there is when absent, if that is one thing.
+    /// Tensor parallelism of the experts; when absent, what there is if that is one thing.
     #[schemars(range(min = 1))]
     pub moe_tp: Option<u32>,
     /// Expert parallelism; likewise.
@@ -78,38 +76,12 @@ pub struct ProfileConfig {
     /// What prompts of different length pay in one pass: `mean` when absent where `mixed_passes` is `summed`, since both are rules of
     /// the reference; otherwise `each`.
     pub uneven_prompts: Option<UnevenPrompts>,
-    /// Measured passes that scale the profile: one factor for each phase.
-    pub rescale: Option<MeasuredFile>,
     /// Time of the CPU that each pass takes besides, in milliseconds.
     #[schemars(default, range(min = 0.0, max = 1e9))]
     pub pass_overhead_ms: f64,
 }
 
-/// Of what a rough estimate is made.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
-pub struct RooflineConfig {
-    /// Hugging Face name of the model, or that of a file of facts.
-    pub model_name: Option<String>,
-    /// Name of the GPU, likewise.
-    pub hardware_sku: Option<String>,
-    /// Number format of the weights; the checkpoint's own when absent.
-    pub quantization: Option<String>,
-    /// Tensor parallelism of the experts.
-    #[schemars(range(min = 1))]
-    pub moe_tp: Option<u32>,
-    /// Expert parallelism.
-    #[schemars(range(min = 1))]
-    pub moe_ep: Option<u32>,
-    /// What a pass pays that computes prompts and decodes, as in a profile.
-    pub mixed_passes: Option<MixedPasses>,
-    /// What prompts of different length pay in one pass, as in a profile.
-    pub uneven_prompts: Option<UnevenPrompts>,
-    /// Time of the CPU that each pass takes besides, in milliseconds.
-    #[schemars(default, range(min = 0.0, max = 1e9))]
-    pub pass_overhead_ms: f64,
-}
-
-impl RooflineConfig {
+impl PricedModel {
     /// The memory model of the same model and GPU; `None` until both are named.
     pub fn memory(&self) -> Option<MemoryConfig> {
         Some(MemoryConfig {
@@ -120,6 +92,18 @@ impl RooflineConfig {
             moe_ep: self.moe_ep,
         })
     }
+}
+
+/// Which profile prices a pool, and how it is used.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+pub struct ProfileConfig {
+    /// What it is a profile of.
+    #[serde(flatten)]
+    pub of: PricedModel,
+    /// Backend version; the newest trustworthy one when absent.
+    pub backend_version: Option<String>,
+    /// Measured passes that scale the profile: one factor for each phase.
+    pub rescale: Option<MeasuredFile>,
 }
 
 /// What a pass pays that computes prompts and decodes.

@@ -222,7 +222,7 @@ pub(super) fn pool_capacity_tokens(shape: &Shape, num_gpu_blocks: u32, block_siz
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::scenario::RooflineConfig;
+    use crate::config::scenario::PricedModel;
     use crate::search::test_support::{plan, profiled};
 
     #[test]
@@ -230,10 +230,10 @@ mod tests {
         let size = |gpu_budget| {
             let mut config =
                 profiled("meta-llama/Meta-Llama-3.1-70B", "h100_sxm", DeploymentMode::Agg, gpu_budget);
-            config.search_space.timing = TimingConfig::Roofline(RooflineConfig {
+            config.search_space.timing = TimingConfig::Roofline(PricedModel {
                 model_name: Some("meta-llama/Meta-Llama-3.1-70B".into()),
                 hardware_sku: Some("h100_sxm".into()),
-                ..RooflineConfig::default()
+                ..PricedModel::default()
             });
             plan(config)
         };

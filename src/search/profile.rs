@@ -1,7 +1,7 @@
 //! Which profile prices the candidates of a search.
 
 use super::refusal::Refusal;
-use crate::config::scenario::{Backend, ProfileConfig, RooflineConfig, TimingConfig};
+use crate::config::scenario::{Backend, PricedModel, ProfileConfig, TimingConfig};
 use crate::config::search::{SearchSpace, Shape};
 use crate::report::record::{TimingRecord, TimingSource};
 use crate::timing::profile::{self, Family, Pack, ProfileError, WantedFamily};
@@ -19,7 +19,8 @@ impl<'a> ProfileNames<'a> {
     /// `None` if something else prices the candidates.
     pub(super) fn of(space: &'a SearchSpace) -> Option<Self> {
         let TimingConfig::Profile(named) = &space.timing else { return None };
-        let ProfileConfig { model_name, hardware_sku, backend_version, quantization, .. } = named;
+        let ProfileConfig { of, backend_version, .. } = named;
+        let PricedModel { model_name, hardware_sku, quantization, .. } = of;
         Some(Self {
             model_name: model_name.as_ref().unwrap_or(&space.model_name),
             hardware_sku: hardware_sku.as_ref().unwrap_or(&space.hardware_sku),
@@ -34,7 +35,7 @@ impl<'a> ProfileNames<'a> {
             TimingConfig::Roofline(estimate) => Some(estimate),
             _ => None,
         };
-        let named = |name: fn(&RooflineConfig) -> &Option<String>| {
+        let named = |name: fn(&PricedModel) -> &Option<String>| {
             estimate.and_then(|estimate| name(estimate).as_deref())
         };
         Self {
@@ -147,7 +148,7 @@ pub(super) fn narrowed(timing: &TimingConfig, shape: &Shape, version: Option<&st
     match &mut timing {
         TimingConfig::Profile(profile) => {
             profile.backend_version = version.map(str::to_owned);
-            (profile.moe_tp, profile.moe_ep) = (Some(shape.moe_tp), Some(shape.moe_ep));
+            (profile.of.moe_tp, profile.of.moe_ep) = (Some(shape.moe_tp), Some(shape.moe_ep));
         }
         TimingConfig::Roofline(estimate) => {
             (estimate.moe_tp, estimate.moe_ep) = (Some(shape.moe_tp), Some(shape.moe_ep));

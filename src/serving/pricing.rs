@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::assembly::pools;
 use crate::config::facts::FactFiles;
 use crate::config::scenario::{
-    GridConfig, MeasuredFile, MixedPasses, Pool, ProfileConfig, RooflineConfig, Scenario, TimingConfig,
+    GridConfig, MeasuredFile, MixedPasses, Pool, PricedModel, ProfileConfig, Scenario, TimingConfig,
     UnevenPrompts,
 };
 use crate::model::{Catalogue, ModelFacts, NumberFormats, Split, WeightFormat};
@@ -69,7 +69,7 @@ impl Pricing {
         Ok(Self { model: grid.timing(config.pass_overhead_ms), record })
     }
 
-    fn by_roofline(pool: &Pool, config: &RooflineConfig, facts: &FactFiles) -> Result<Self, String> {
+    fn by_roofline(pool: &Pool, config: &PricedModel, facts: &FactFiles) -> Result<Self, String> {
         let catalogue = Catalogue::with(facts).map_err(|error| error.to_string())?;
         let (model, hardware) = (config.model_name.as_deref(), config.hardware_sku.as_deref());
         let mut model = catalogue
@@ -120,10 +120,10 @@ impl Pricing {
         };
         let options = PassOptions {
             stages: entry.profile.shape.pp,
-            overhead_ms: config.pass_overhead_ms,
+            overhead_ms: config.of.pass_overhead_ms,
             scale,
-            phases_add_up: phases_add_up(pool, config.mixed_passes),
-            prompts_are_alike: prompts_are_alike(pool, config.mixed_passes, config.uneven_prompts),
+            phases_add_up: phases_add_up(pool, config.of.mixed_passes),
+            prompts_are_alike: prompts_are_alike(pool, config.of.mixed_passes, config.of.uneven_prompts),
         };
         let record = TimingRecord {
             source: TimingSource::Profile,
@@ -150,7 +150,7 @@ fn prompts_are_alike(pool: &Pool, mixed: Option<MixedPasses>, uneven: Option<Une
 }
 
 /// How a pool splits a model whose facts are known.
-fn split_of(pool: &Pool, config: &RooflineConfig, model: &ModelFacts) -> Result<Split, String> {
+fn split_of(pool: &Pool, config: &PricedModel, model: &ModelFacts) -> Result<Split, String> {
     let (tp, attention_dp) = (pool.tensor_parallel_size, pool.dp_size);
     let width = tp.saturating_mul(attention_dp);
     let (moe_tp, moe_ep) = match (config.moe_tp, config.moe_ep) {
@@ -177,18 +177,18 @@ fn split_of(pool: &Pool, config: &RooflineConfig, model: &ModelFacts) -> Result<
 pub fn profile_of(pool: &Pool, config: &ProfileConfig) -> Result<Entry<'static>, ProfileError> {
     let pack = Pack::embedded();
     let family = pack.family(WantedFamily {
-        model_name: config.model_name.as_deref().unwrap_or_default(),
-        hardware_sku: config.hardware_sku.as_deref().unwrap_or_default(),
+        model_name: config.of.model_name.as_deref().unwrap_or_default(),
+        hardware_sku: config.of.hardware_sku.as_deref().unwrap_or_default(),
         backend: pool.engine.backend,
         backend_version: config.backend_version.as_deref(),
-        quantization: config.quantization.as_deref(),
+        quantization: config.of.quantization.as_deref(),
     })?;
     let shape = WantedShape {
         tp: pool.tensor_parallel_size,
         pp: pool.pipeline_parallel_size,
         attention_dp: pool.dp_size,
-        moe_tp: config.moe_tp,
-        moe_ep: config.moe_ep,
+        moe_tp: config.of.moe_tp,
+        moe_ep: config.of.moe_ep,
     };
     pack.under(family, shape)
 }

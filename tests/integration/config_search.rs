@@ -1,7 +1,8 @@
 //! Search configurations: defaults, workload, goal and effort.
 
 use spica::config::scenario::{
-    ArrivalProcess, Backend, DeploymentMode, PolicyConfig, ProfileConfig, Sla, TimingConfig, WorkloadSource,
+    ArrivalProcess, Backend, DeploymentMode, PolicyConfig, PricedModel, ProfileConfig, Sla, TimingConfig,
+    WorkloadSource,
 };
 use spica::config::search::{KvLoadRatio, LoadShape, OptimizationTarget};
 
@@ -25,8 +26,11 @@ fn defaults_are_the_documented_ones() {
     assert_eq!(space.planner_scaling_policy.len(), 7);
     assert_eq!(space.load_predictor_candidates.len(), 11);
     assert_eq!(space.num_gpu_blocks, None);
-    let TimingConfig::Profile(ProfileConfig { model_name, hardware_sku, backend_version, .. }) =
-        &space.timing
+    let TimingConfig::Profile(ProfileConfig {
+        of: PricedModel { model_name, hardware_sku, .. },
+        backend_version,
+        ..
+    }) = &space.timing
     else {
         panic!("a profile prices passes unless something else is asked for");
     };

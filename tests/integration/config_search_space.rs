@@ -1,7 +1,7 @@
 //! Search configurations: the search space.
 
 use spica::config::presets::{PredictorFamily, ScalingPolicy};
-use spica::config::scenario::{DeploymentMode, PolicyConfig, ProfileConfig, TimingConfig};
+use spica::config::scenario::{DeploymentMode, PolicyConfig, PricedModel, ProfileConfig, TimingConfig};
 use spica::config::search::{ParallelConfig, Shape};
 
 use crate::config::{SEARCH, assert_refused, problems, search};
@@ -328,8 +328,11 @@ fn timing_decides_where_the_cache_size_comes_from() {
     assert_eq!(search(&given).search_space.num_gpu_blocks, Some(100));
     let profile =
         search(&["search_space.backend_version=0.19", "search_space.timing={model: profile, moe_tp: 2}"]);
-    let TimingConfig::Profile(ProfileConfig { model_name, backend_version, moe_tp, .. }) =
-        profile.search_space.timing
+    let TimingConfig::Profile(ProfileConfig {
+        of: PricedModel { model_name, moe_tp, .. },
+        backend_version,
+        ..
+    }) = profile.search_space.timing
     else {
         panic!("is a profile");
     };

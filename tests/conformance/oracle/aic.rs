@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use serde_json::Value;
 use spica::config::scenario::{
-    GridConfig, MeasuredFile, MixedPasses, ProfileConfig, Scenario, TimingConfig, UnevenPrompts,
+    GridConfig, MeasuredFile, MixedPasses, PricedModel, ProfileConfig, Scenario, TimingConfig, UnevenPrompts,
 };
 use spica::report::summary::Summary;
 
@@ -134,16 +134,19 @@ fn profile(answer: &Value) -> TimingConfig {
     let text = |key: &str| Some(aic[key].as_str().unwrap().to_owned());
     let experts = |key: &str| aic[key].as_u64().map(|size| size as u32);
     TimingConfig::Profile(ProfileConfig {
-        model_name: text("model"),
-        hardware_sku: text("system"),
+        of: PricedModel {
+            model_name: text("model"),
+            hardware_sku: text("system"),
+            moe_tp: experts("moe_tp_size"),
+            moe_ep: experts("moe_ep_size"),
+            // How it put together what it asked of its model.
+            mixed_passes: Some(MixedPasses::Summed),
+            uneven_prompts: Some(UnevenPrompts::Mean),
+            ..PricedModel::default()
+        },
         // What the reference called current.
         backend_version: Some("0.24.0".into()),
-        moe_tp: experts("moe_tp_size"),
-        moe_ep: experts("moe_ep_size"),
-        // How it put together what it asked of its model.
-        mixed_passes: Some(MixedPasses::Summed),
-        uneven_prompts: Some(UnevenPrompts::Mean),
-        ..ProfileConfig::default()
+        rescale: None,
     })
 }
 
