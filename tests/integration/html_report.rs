@@ -199,6 +199,18 @@ fn effects_and_lines_show_every_deployment_that_was_tried() {
 }
 
 #[test]
+fn a_wide_ranking_keeps_its_first_columns_in_sight_and_breaks_long_names() {
+    let place = Workplace::with("search.yaml", SEARCH);
+    place.run(&["search", "search.yaml", "--output-dir", "out"]).ending(0);
+    let html = place.run(&["report", "out"]).ending(0).stdout;
+    assert_eq!(html.matches("<table class=\"sortable ranked\">").count(), 1, "the ranking alone");
+    assert!(html.contains(">mean_<wbr>ttft_<wbr>ms</button>"));
+    for rule in [".ranked td:nth-child(-n+2) { position: sticky;", ".ranked td { position: static; }"] {
+        assert!(html.contains(rule), "{rule}");
+    }
+}
+
+#[test]
 fn a_frontier_stands_before_the_other_trials() {
     let goal = "goal: {target: pareto, pareto_objectives: [throughput_per_gpu, e2e_latency]}\nworkload";
     let place = Workplace::with("search.yaml", &SEARCH.replacen("workload", goal, 1));

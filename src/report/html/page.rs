@@ -139,7 +139,9 @@ fn write_table(heading: &str, filter: bool, columns: &[String], rows: &[Vec<Valu
     if filter {
         html.push_str("<input class=\"filter\" type=\"search\" placeholder=\"filter rows\" aria-label=\"filter rows\">\n");
     }
-    html.push_str("<div class=\"wide\"><table class=\"sortable\"><thead><tr>");
+    // The columns by which a row is known stay in sight.
+    let ranked = if columns.first().is_some_and(|name| name == "rank") { " ranked" } else { "" };
+    let _ = write!(html, "<div class=\"wide\"><table class=\"sortable{ranked}\"><thead><tr>");
     // A column of numbers stands to the right, what is absent from it included.
     let is_numeric = |column: usize| {
         rows.iter().any(|row| row[column].is_number())
@@ -148,7 +150,8 @@ fn write_table(heading: &str, filter: bool, columns: &[String], rows: &[Vec<Valu
     let classes: Vec<&str> =
         (0..columns.len()).map(|column| if is_numeric(column) { " class=\"number\"" } else { "" }).collect();
     for (column, class) in columns.iter().zip(&classes) {
-        let name = escaped(column);
+        // A long name may go on below.
+        let name = escaped(column).replace('_', "_<wbr>");
         let _ = write!(html, "<th scope=\"col\"{class}><button type=\"button\">{name}</button></th>");
     }
     html.push_str("</tr></thead><tbody>\n");
