@@ -53,6 +53,7 @@ fn read(arguments: &TraceArguments, zero_output: ZeroOutput, console: Console) -
         }),
         rate: arguments.request_rate.map(|rate| (rate, arrival)),
         sessions: arguments.sessions,
+        columns: arguments.columns.clone(),
         block_size: arguments.block_size,
         max_requests: arguments.max_requests,
         zero_output,
@@ -79,7 +80,9 @@ fn read(arguments: &TraceArguments, zero_output: ZeroOutput, console: Console) -
 /// Calls what concerns a whole trace by the option that it was given with.
 fn name_options(errors: &mut WorkloadErrors) {
     for problem in errors.problems.iter_mut().filter(|problem| problem.place == Place::Whole) {
-        if ["time unit", "request rate", "block size", "sessions"].contains(&problem.field.as_str()) {
+        if ["time unit", "request rate", "block size", "sessions", "columns"]
+            .contains(&problem.field.as_str())
+        {
             problem.field = format!("--{}", problem.field.replace(' ', "-"));
         }
     }

@@ -80,6 +80,7 @@ impl Named for TraceFormat {
         ("lengths", Self::Lengths),
         ("vllm", Self::Vllm),
         ("aiperf", Self::Aiperf),
+        ("columns", Self::Columns),
     ];
 }
 

@@ -7,7 +7,7 @@ use super::numbers::Limit;
 use super::read_engine::MOST_TOKENS;
 use super::reader::Section;
 use super::scenario::{
-    Arrival, ArrivalProcess, InlineRequest, TraceFormat, TraceRate, TraceSource, TraceTimeUnit,
+    Arrival, ArrivalProcess, InlineRequest, TraceColumns, TraceFormat, TraceRate, TraceSource, TraceTimeUnit,
     WorkloadConfig, WorkloadSource, ZeroOutput,
 };
 use super::search::{KvLoadRatio, LoadShape, SearchTrace, SearchWorkload, SyntheticRequests};
@@ -62,6 +62,17 @@ pub(super) fn search_workload(section: &Section<'_>, pareto: bool) -> Option<Sea
     Block::read(section).search_workload(Kind::Search { pareto })
 }
 
+/// The names of a trace's columns.
+fn columns(section: &Section<'_>) -> Option<TraceColumns> {
+    let (input, output) = (section.text("input_length").required(), section.text("output_length").required());
+    let (arrival, request_id) = (section.text("arrival").optional(), section.text("request_id").optional());
+    let columns = TraceColumns { input_length: input?, output_length: output?, arrival, request_id };
+    for (key, problem) in columns.problems() {
+        section.problem(key, problem);
+    }
+    Some(columns)
+}
+
 /// Whose workload is read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
@@ -89,6 +100,7 @@ impl Kind {
 struct Block<'s, 'a> {
     section: &'s Section<'a>,
     format: TraceFormat,
+    trace_columns: Option<TraceColumns>,
     trace_block_size: u32,
     trace_time_unit: TraceTimeUnit,
     trace_sessions: bool,
@@ -119,6 +131,7 @@ impl<'s, 'a> Block<'s, 'a> {
         Self {
             section,
             format,
+            trace_columns: section.section("trace_columns", columns).optional().flatten(),
             trace_block_size: section.integer("trace_block_size", 1..=MOST_TOKENS).or(usual.block_size),
             trace_time_unit: section.choice("trace_time_unit").or(usual.time_unit),
             trace_sessions: section.boolean("trace_sessions").or(false),
@@ -147,6 +160,7 @@ impl<'s, 'a> Block<'s, 'a> {
             ),
             ("arrival_speedup_ratio", Origin::TraceOrList, self.arrival_speedup_ratio != 1.0),
             ("trace_time_unit", Origin::Trace, self.trace_time_unit != TraceTimeUnit::Ms),
+            ("trace_columns", Origin::Trace, self.section.has("trace_columns")),
             ("trace_sessions", Origin::Trace, self.trace_sessions),
             ("max_requests", Origin::Trace, self.max_requests.is_some()),
             ("zero_output", Origin::Trace, self.zero_output != ZeroOutput::Drop),
@@ -204,6 +218,7 @@ impl<'s, 'a> Block<'s, 'a> {
                 block_size: self.trace_block_size,
                 time_unit: self.trace_time_unit,
                 sessions: self.trace_sessions,
+                columns: self.trace_columns.clone(),
                 rate,
                 max_requests: self.max_requests,
             },
@@ -218,7 +233,19 @@ impl<'s, 'a> Block<'s, 'a> {
         let usual = TraceSource::new(PathBuf::new(), self.format);
         let without = |what: &str| format!("with this `trace_format`, which {what}");
         let format = self.format;
+        let has_columns = self.section.has("trace_columns");
+        if format == TraceFormat::Columns && !has_columns {
+            let message = "`trace_format: columns` needs `trace_columns`: which column is `input_length`, which `output_length`, and \
+                           which `arrival` if there is one";
+            self.section.own_problem(message);
+        }
         self.section.check_inert([
+            Rule::refusing(
+                "trace_columns",
+                has_columns,
+                format == TraceFormat::Columns,
+                without("has names of its own for its columns; `columns` takes yours"),
+            ),
             Rule::refusing(
                 "trace_block_size",
                 self.trace_block_size != usual.block_size,
@@ -228,7 +255,7 @@ impl<'s, 'a> Block<'s, 'a> {
             Rule::refusing(
                 "trace_time_unit",
                 self.trace_time_unit != usual.time_unit,
-                format.usual_time_unit().is_some(),
+                format.usual_time_unit().is_some() && !self.lacks_times(),
                 without("has no time stamps or says itself what they count"),
             ),
             Rule::refusing(
@@ -238,6 +265,12 @@ impl<'s, 'a> Block<'s, 'a> {
                 without("has no sessions or always keeps them"),
             ),
         ]);
+    }
+
+    /// Whether the trace has no time stamps, as far as can be told without looking into it.
+    fn lacks_times(&self) -> bool {
+        let no_arrivals = |columns: &TraceColumns| columns.arrival.is_none();
+        self.format == TraceFormat::Lengths || self.trace_columns.as_ref().is_some_and(no_arrivals)
     }
 
     /// Arrivals are drawn in some processes only.
@@ -259,12 +292,22 @@ impl<'s, 'a> Block<'s, 'a> {
             section
                 .problem("request_rate", "is given beside `replay_concurrency`, which ignores arrival times");
         }
-        if self.format == TraceFormat::Lengths
-            && !section.has("request_rate")
-            && self.replay_concurrency.is_none()
+        if self.trace_columns.as_ref().is_some_and(|columns| columns.arrival.is_some())
+            && section.has("request_rate")
         {
-            let message = "`trace_format: lengths` has no time stamps: give a `request_rate`, or a `replay_concurrency`";
-            section.own_problem(message);
+            section.problem(
+                "request_rate",
+                "is given beside `trace_columns.arrival`, which says when requests arrive",
+            );
+        }
+        if self.lacks_times() && !section.has("request_rate") && self.replay_concurrency.is_none() {
+            let trace = match self.format {
+                TraceFormat::Lengths => "`trace_format: lengths`",
+                _ => "a trace without `trace_columns.arrival`",
+            };
+            section.own_problem(format!(
+                "{trace} has no time stamps: give a `request_rate`, or a `replay_concurrency`"
+            ));
         }
         Some(TraceRate { request_rate: request_rate?, arrival: self.arrival })
     }

@@ -13,7 +13,7 @@ pub use super::pool::{
 pub use super::timing::{
     GridConfig, MeasuredFile, MixedPasses, PricedModel, ProfileConfig, TimingConfig, UnevenPrompts,
 };
-pub use super::trace::{TraceFormat, TraceRate, TraceSource, TraceTimeUnit};
+pub use super::trace::{TraceColumns, TraceFormat, TraceRate, TraceSource, TraceTimeUnit};
 pub use super::workload::{
     Arrival, ArrivalProcess, InlineRequest, Synthetic, WorkloadConfig, WorkloadSource, ZeroOutput,
 };

@@ -22,6 +22,8 @@ pub struct TraceSource {
     /// Rows of one session are turns that wait for each other; otherwise each arrives when it did. A Mooncake trace always
     /// keeps its sessions.
     pub sessions: bool,
+    /// Which column is what, of a trace in a form of its own.
+    pub columns: Option<TraceColumns>,
     /// The arrivals of a trace without time stamps.
     pub rate: Option<TraceRate>,
     /// Only the first rows, when set.
@@ -37,9 +39,49 @@ impl TraceSource {
             block_size: format.usual_block_size(),
             time_unit: format.usual_time_unit().unwrap_or(TraceTimeUnit::Ms),
             sessions: false,
+            columns: None,
             rate: None,
             max_requests: None,
         }
+    }
+}
+
+/// The names that a trace in a form of its own has for what is in it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct TraceColumns {
+    /// Column of the prompt's tokens.
+    pub input_length: String,
+    /// Column of the output's tokens.
+    pub output_length: String,
+    /// Column of the time of arrival: a number in `trace_time_unit`, or a wall clock like `2024-05-10 09:00:01.25`. Without it
+    /// `request_rate` or `replay_concurrency` is needed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub arrival: Option<String>,
+    /// Column of the request's name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub request_id: Option<String>,
+}
+
+impl TraceColumns {
+    /// The columns, each with what it is called here; at least the two lengths.
+    pub fn pairs(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        let needed =
+            [("input_length", Some(&self.input_length)), ("output_length", Some(&self.output_length))];
+        let others = [("arrival", self.arrival.as_ref()), ("request_id", self.request_id.as_ref())];
+        needed.into_iter().chain(others).filter_map(|(key, name)| Some((key, name?.as_str())))
+    }
+
+    /// What is wrong with the names: the key, and why.
+    pub fn problems(&self) -> Vec<(&'static str, String)> {
+        let pairs: Vec<_> = self.pairs().collect();
+        let earlier = |at: usize| pairs[..at].iter().find(|(_, name)| name.eq_ignore_ascii_case(pairs[at].1));
+        let problem = |(at, &(key, name)): (usize, &(&'static str, &str))| match earlier(at) {
+            _ if name.trim().is_empty() => Some((key, "is empty: a column has a name".to_owned())),
+            Some((other, _)) => Some((key, format!("is the column `{name}`, which is `{other}` already"))),
+            None => None,
+        };
+        pairs.iter().enumerate().filter_map(problem).collect()
     }
 }
 
@@ -74,11 +116,13 @@ pub enum TraceFormat {
     Vllm,
     /// `profile_export.jsonl` of AIPerf.
     Aiperf,
+    /// Any other CSV, or JSONL of flat objects: `trace_columns` says which column is what.
+    Columns,
 }
 
 impl TraceFormat {
     /// Every format.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Mooncake,
         Self::Dynamo,
         Self::Azure,
@@ -88,6 +132,7 @@ impl TraceFormat {
         Self::Lengths,
         Self::Vllm,
         Self::Aiperf,
+        Self::Columns,
     ];
 
     /// Whether the length of its blocks is for the reader to say.
@@ -104,7 +149,7 @@ impl TraceFormat {
     pub fn usual_time_unit(self) -> Option<TraceTimeUnit> {
         match self {
             Self::Mooncake => Some(TraceTimeUnit::Ms),
-            Self::Splitwise | Self::BurstGpt | Self::Vllm => Some(TraceTimeUnit::S),
+            Self::Splitwise | Self::BurstGpt | Self::Vllm | Self::Columns => Some(TraceTimeUnit::S),
             _ => None,
         }
     }
@@ -116,7 +161,7 @@ impl TraceFormat {
 
     /// Whether it may be without time stamps, so that arrivals can be made up.
     pub fn takes_rate(self) -> bool {
-        matches!(self, Self::Lengths | Self::Vllm)
+        matches!(self, Self::Lengths | Self::Vllm | Self::Columns)
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
 
-use super::trace::{TraceFormat, TraceRate, TraceTimeUnit};
+use super::trace::{TraceColumns, TraceFormat, TraceRate, TraceTimeUnit};
 use super::workload::{
     Arrival, InlineRequest, KvLoadRatio, LoadShape, SearchTrace, SearchWorkload, Synthetic,
     SyntheticRequests, WorkloadConfig, WorkloadSource, ZeroOutput,
@@ -22,13 +22,16 @@ pub(super) struct WorkloadForm {
     /// How the trace is written: `mooncake` unless given.
     #[serde(skip_serializing_if = "Option::is_none")]
     trace_format: Option<TraceFormat>,
+    /// Which column is what, with `trace_format: columns`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trace_columns: Option<TraceColumns>,
     /// Tokens that one hash id stands for: 512 unless given. With `llmservingsim`, tokens of the blocks that token ids are
     /// put into: 16 unless given.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     trace_block_size: Option<u32>,
     /// Unit of the trace's time stamps, where that can be in doubt: unless given, `ms` with `mooncake` and `s` with
-    /// `splitwise`, `burstgpt` and `vllm`.
+    /// `splitwise`, `burstgpt`, `vllm` and `columns`.
     #[serde(skip_serializing_if = "Option::is_none")]
     trace_time_unit: Option<TraceTimeUnit>,
     /// Takes the rows of a session (`dynamo`, `burstgpt`, `aiperf`) as turns that wait for each other, instead of letting each
@@ -184,6 +187,7 @@ impl WorkloadForm {
         Self {
             trace_path: Some(source.path),
             trace_format: Some(format),
+            trace_columns: source.columns,
             trace_block_size: format.has_block_size().then_some(source.block_size),
             trace_time_unit: format.usual_time_unit().map(|_| source.time_unit),
             trace_sessions: format.has_optional_sessions().then_some(source.sessions),

@@ -53,6 +53,7 @@ fn trace_options(source: &TraceSource, config: &WorkloadConfig, pacing: Pacing) 
         time_unit: format.usual_time_unit().filter(|usual| *usual != source.time_unit).map(|_| time_unit),
         rate: source.rate.map(|rate| (rate.request_rate, rate.arrival)),
         sessions: source.sessions,
+        columns: source.columns.clone(),
         block_size: format.has_block_size().then_some(source.block_size),
         max_requests: source.max_requests,
         zero_output: config.zero_output,

@@ -32,6 +32,30 @@ fn a_converted_trace_replays() {
 }
 
 #[test]
+fn a_table_of_ones_own_is_read_by_the_names_of_its_columns() {
+    let place = Workplace::with("own.csv", "when,model,in,out\n2,m,100,5\n3.5,m,200,6\n");
+    let named = "--columns=arrival=when,input_length=in,output_length=out";
+    let stats =
+        place.run(&["trace", "stats", "--from=columns", named, "own.csv", "--format=json"]).ending(0).json();
+    assert_eq!((&stats["span_s"], &stats["input"]["used"]), (&1.5.into(), &2.into()));
+    for (wrong, part) in [
+        ("input_length=in", "`output_length=NAME` is missing"),
+        ("input_length=in,output=out", "`output` is none of input_length"),
+        ("input_length=in,input_length=a,output_length=out", "`input_length` is given twice"),
+        ("in", "`in` is not KEY=NAME"),
+    ] {
+        place
+            .run(&["trace", "stats", "--from=columns", "--columns", wrong, "own.csv"])
+            .refusing(&["--columns", part]);
+    }
+    place.run(&["trace", "stats", "--from=columns", "own.csv"]).refusing(&["--columns: missing"]);
+    place
+        .run(&["trace", "stats", "--from=azure", named, "own.csv"])
+        .refusing(&["--columns: the columns of azure"]);
+    place.run(&["trace", "stats", "--from=burstgpt", "own.csv"]).refusing(&["line 1", "--from columns"]);
+}
+
+#[test]
 fn what_cannot_be_read_is_refused_with_a_hint() {
     let place = Workplace::with("burst.csv", BURSTGPT);
     place.run(&["trace", "stats", "burst.csv"]).refusing(&["burst.csv", "--from burstgpt"]);

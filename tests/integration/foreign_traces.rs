@@ -16,7 +16,7 @@ fn scenario(workload: &str) -> String {
 }
 
 /// One trace in every form: two requests, the second 1.5 s after the first.
-const FORMS: [(&str, &str, &str); 8] = [
+const FORMS: [(&str, &str, &str); 9] = [
     (
         "azure",
         "TIMESTAMP,ContextTokens,GeneratedTokens\n2024-05-10 00:00:01+00:00,100,5\n2024-05-10 00:00:02.5+00:00,200,6\n",
@@ -28,6 +28,11 @@ const FORMS: [(&str, &str, &str); 8] = [
         "llmservingsim",
         "{\"arrival_time_ns\": 1000000000, \"input_toks\": 100, \"output_toks\": 5}\n{\"arrival_time_ns\": 2500000000, \"input_toks\": 200, \"output_toks\": 6}\n",
         "",
+    ),
+    (
+        "columns",
+        "at,who,in,out\n1,me,100,5\n2.5,you,200,6\n",
+        ", trace_columns: {arrival: at, input_length: in, output_length: out}",
     ),
     ("lengths", "input_length,output_length\n100,5\n200,6\n", ", request_rate: 0.6666666666666666"),
     ("vllm", "{\"input_lens\": [100, 200], \"output_lens\": [5, 6], \"start_times\": [1.0, 2.5]}", ""),
@@ -77,7 +82,9 @@ fn a_scenario_replays_every_form() {
 
 #[test]
 fn another_form_is_refused_with_the_nearest_dialect() {
-    for (format, text, _) in FORMS.into_iter().filter(|(format, ..)| !["lengths", "vllm"].contains(format)) {
+    for (format, text, _) in
+        FORMS.into_iter().filter(|(format, ..)| !["columns", "lengths", "vllm"].contains(format))
+    {
         let place = Workplace::with("trace", text);
         place.write("scenario.yaml", &scenario("trace_format: mooncake"));
         let hint = format!("this looks like {format}: set `workload.trace_format: {format}`");
@@ -88,7 +95,7 @@ fn another_form_is_refused_with_the_nearest_dialect() {
     }
     let row = r#"{"timestamp": 0, "input_length": 600, "output_length": 2, "hash_ids": [1, 2]}"#;
     let place = Workplace::with("trace", &format!("{row}\n{row}\n"));
-    for (format, ..) in FORMS {
+    for (format, ..) in FORMS.into_iter().filter(|(format, ..)| *format != "columns") {
         let hint =
             "this looks like mooncake: set `workload.trace_format: mooncake`, or use --from mooncake of";
         let answer = place.run(&["trace", "stats", "trace", "--from", format]).ending(2);
@@ -119,6 +126,35 @@ fn keys_without_a_meaning_in_the_form_are_refused() {
         (
             "trace_format: lengths, request_rate: 2, arrival: {process: fixed, seed: 7}",
             ["workload.arrival.seed", "nothing else is drawn"],
+        ),
+        ("trace_format: columns", ["needs `trace_columns`", "`input_length`"]),
+        (
+            "trace_format: columns, trace_columns: {input_length: a}",
+            ["workload.trace_columns.output_length", "required"],
+        ),
+        (
+            "trace_format: columns, trace_columns: {input_length: a, output_length: b}",
+            ["a trace without `trace_columns.arrival` has no time stamps", "request_rate"],
+        ),
+        (
+            "trace_format: columns, trace_columns: {input_length: a, output_length: A, arrival: t}",
+            ["workload.trace_columns.output_length", "is the column `A`, which is `input_length` already"],
+        ),
+        (
+            "trace_format: columns, trace_columns: {input_length: a, output_length: b, arrivals: t}",
+            ["workload.trace_columns.arrivals", "did you mean `arrival`?"],
+        ),
+        (
+            "trace_format: columns, trace_columns: {input_length: a, output_length: b, arrival: t}, request_rate: 2",
+            ["workload.request_rate", "which says when requests arrive"],
+        ),
+        (
+            "trace_format: columns, trace_columns: {input_length: a, output_length: b}, request_rate: 2, trace_time_unit: ms",
+            ["workload.trace_time_unit", "has no time stamps"],
+        ),
+        (
+            "trace_format: azure, trace_columns: {input_length: a, output_length: b}",
+            ["workload.trace_columns", "`columns` takes yours"],
         ),
         ("trace_format: burstgpt, arrival: {process: poisson}", ["workload.arrival", "on a trace"]),
     ] {

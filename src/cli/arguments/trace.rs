@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::builder::PossibleValue;
 use clap::{Args, Subcommand, ValueEnum};
 
-use crate::config::scenario::{TraceFormat, ZeroOutput};
+use crate::config::scenario::{TraceColumns, TraceFormat, ZeroOutput};
 use crate::workload::generate::{Conversation, Sine, ToolAgent};
 
 #[derive(Debug, Subcommand)]
@@ -31,14 +31,17 @@ pub(in crate::cli) struct TraceArguments {
     /// Form that it is in
     #[arg(long, value_enum, default_value_t = TraceFormat::Mooncake)]
     pub(in crate::cli) from: TraceFormat,
+    /// Which column is what, with `--from columns`: the two lengths, and `arrival` and `request_id` where there are such
+    #[arg(long, value_name = "input_length=NAME,output_length=NAME,...", value_parser = columns)]
+    pub(in crate::cli) columns: Option<TraceColumns>,
     /// Tokens that one hash id stands for [default: 512]; with `--from llmservingsim`, tokens of the blocks that token ids
     /// are put into [default: 16]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(in crate::cli) block_size: Option<u32>,
-    /// Unit of its time stamps, where that can be in doubt [default: ms; s with `--from splitwise`, `burstgpt` and `vllm`]
+    /// Unit of its time stamps, where that can be in doubt [default: ms; s with `--from splitwise`, `burstgpt`, `vllm` and `columns`]
     #[arg(long, value_enum)]
     pub(in crate::cli) time_unit: Option<TimeUnit>,
-    /// Requests per second for a trace without time stamps (`--from lengths`, and `vllm` where they were not saved)
+    /// Requests per second for a trace without time stamps (`--from lengths`, `columns` without one of arrivals, and `vllm` where they were not saved)
     #[arg(long, value_name = "RATE", allow_negative_numbers = true)]
     pub(in crate::cli) request_rate: Option<f64>,
     /// How the arrivals of `--request-rate` are spread
@@ -79,9 +82,35 @@ impl ValueEnum for TraceFormat {
             Self::Lengths => "Lengths only, as taken from ShareGPT: CSV or JSONL; needs --request-rate",
             Self::Vllm => "Results of `vllm bench serve --save-result --save-detailed`",
             Self::Aiperf => "`profile_export.jsonl` of AIPerf",
+            Self::Columns => "Any other CSV or JSONL, whose columns --columns names; seconds or a wall clock",
         };
         Some(PossibleValue::new(self.name()).help(help))
     }
+}
+
+/// Reads `input_length=in,output_length=out,arrival=at`.
+fn columns(text: &str) -> Result<TraceColumns, String> {
+    let [mut input, mut output, mut arrival, mut id] = [const { None }; 4];
+    for pair in text.split(',') {
+        let (key, name) = pair.split_once('=').ok_or_else(|| format!("`{pair}` is not KEY=NAME"))?;
+        let place = match key.trim() {
+            "input_length" => &mut input,
+            "output_length" => &mut output,
+            "arrival" => &mut arrival,
+            "request_id" => &mut id,
+            other => {
+                return Err(format!(
+                    "`{other}` is none of input_length, output_length, arrival and request_id"
+                ));
+            }
+        };
+        if place.replace(name.trim().to_owned()).is_some() {
+            return Err(format!("`{}` is given twice", key.trim()));
+        }
+    }
+    let needed = |name: Option<String>, key: &str| name.ok_or_else(|| format!("`{key}=NAME` is missing"));
+    let (input_length, output_length) = (needed(input, "input_length")?, needed(output, "output_length")?);
+    Ok(TraceColumns { input_length, output_length, arrival, request_id: id })
 }
 
 /// Unit of a trace's time stamps.

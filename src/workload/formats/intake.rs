@@ -167,6 +167,14 @@ impl<'o> Intake<'o> {
         }
     }
 
+    /// The same of a table, which may also be in a form of its own.
+    pub(super) fn suggest_among(&mut self, guess: Option<TraceFormat>) {
+        if guess.is_none() && self.format != TraceFormat::Columns {
+            self.problems.hint(OWN_FORM);
+        }
+        self.suggest(guess);
+    }
+
     pub(super) fn hint(&mut self, hint: impl Into<String>) {
         self.problems.hint(hint);
     }
@@ -306,6 +314,10 @@ impl<'o> Intake<'o> {
     }
 }
 
+/// Advice for a table that is in no known form.
+const OWN_FORM: &str = "a table of another form is read with `workload.trace_format: columns`, or --from columns of `spica trace`, which \
+     take the names of its columns";
+
 /// Events of a log that are no requests.
 pub(super) const OTHER_EVENTS: &str = "other events";
 /// A total that is not the sum of its parts.
@@ -338,5 +350,6 @@ fn arrival_field(format: TraceFormat) -> &'static str {
         TraceFormat::Lengths => "request rate",
         TraceFormat::Vllm => "start_times",
         TraceFormat::Aiperf => "request_start_ns",
+        TraceFormat::Columns => "arrival",
     }
 }

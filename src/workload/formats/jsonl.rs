@@ -99,6 +99,14 @@ impl Field {
         intake.good(place, name, self.required().and_then(Scalar::length))
     }
 
+    /// What is written, a number or a text.
+    pub(super) fn text(&self) -> Option<String> {
+        self.0.as_ref().map(|value| match value {
+            Scalar::Text(text) => text.to_string(),
+            other => other.to_string(),
+        })
+    }
+
     /// A whole number of 64 bits.
     pub(super) fn whole(&self, place: Place, name: &str, intake: &mut Intake<'_>) -> Option<u64> {
         intake.good(place, name, self.required().and_then(|value| value.whole("a time")))

@@ -10,6 +10,7 @@
 //! | `lengths` | CSV or JSONL with two lengths, as made from ShareGPT and other data sets | none: a rate has to be given | unknown |
 //! | `vllm` | the JSON that `vllm bench serve --save-result --save-detailed` writes | `start_times`, seconds; a rate has to be given where they are absent | unknown |
 //! | `aiperf` | `profile_export.jsonl` | `request_start_ns`, Unix nanoseconds | unknown |
+//! | `columns` | any other CSV or JSONL of flat objects, whose columns the reader names | if there is a column of them: a number or a wall clock; otherwise a rate has to be given | unknown |
 //!
 //! Times are kept as whole nanoseconds and the earliest arrival becomes 0. Columns are found by name, never by place. A
 //! reader goes on after a bad row, so that one run shows all problems, each with its line and column.
@@ -19,6 +20,7 @@ mod azure;
 mod burstgpt;
 mod cell;
 mod clock;
+mod columns;
 mod dynamo;
 mod guess;
 mod intake;
@@ -37,7 +39,7 @@ use self::intake::{Intake, Unit};
 use super::input::unpacked;
 use super::problem::{Place, WorkloadErrors};
 use super::{Loaded, Pacing, mooncake};
-use crate::config::scenario::{Arrival, TraceFormat, TraceTimeUnit, ZeroOutput};
+use crate::config::scenario::{Arrival, TraceColumns, TraceFormat, TraceTimeUnit, ZeroOutput};
 
 pub(super) use self::guess::{guess, other_form};
 
@@ -63,6 +65,7 @@ impl TraceFormat {
             Self::Lengths => "none",
             Self::Vllm => "start_times in seconds, if they were saved",
             Self::Aiperf => "request_start_ns in Unix nanoseconds",
+            Self::Columns => "the column that is named, if one is",
         }
     }
 
@@ -95,6 +98,8 @@ pub struct Options {
     /// Takes the rows of one session as its turns, each as long after the end of the one before it as it was on record.
     /// Otherwise every row arrives when it did on record.
     pub sessions: bool,
+    /// Which column is what, for [`TraceFormat::Columns`].
+    pub columns: Option<TraceColumns>,
     /// Tokens that one hash id stands for, or of the blocks that token ids are put into;
     /// [`TraceFormat::usual_block_size`] when absent.
     pub block_size: Option<u32>,
@@ -114,6 +119,7 @@ impl Default for Options {
             time_unit: None,
             rate: None,
             sessions: false,
+            columns: None,
             block_size: None,
             max_requests: None,
             zero_output: ZeroOutput::Drop,
@@ -159,6 +165,7 @@ pub fn read(
             TraceFormat::Lengths => lengths::read(text, &mut intake),
             TraceFormat::Vllm => vllm::read(text, Unit::of(options, TimeUnit::S), &mut intake),
             TraceFormat::Aiperf => aiperf::read(text, &mut intake),
+            TraceFormat::Columns => columns::read(text, Unit::of(options, TimeUnit::S), &mut intake),
             TraceFormat::Mooncake => unreachable!("has been read already"),
         });
         if let Err(error) = read {
@@ -208,6 +215,12 @@ fn unreadable(error: &io::Error, intake: &mut Intake<'_>) {
 fn check_options(format: TraceFormat, files: usize, intake: &mut Intake<'_>) {
     let Options { time_unit, rate, sessions, block_size, pacing, .. } = *intake.options();
     let name = format.name();
+    let columns = intake.options().columns.as_ref();
+    let has_columns = columns.is_some();
+    let has_arrivals = columns.is_some_and(|columns| columns.arrival.is_some());
+    for (key, problem) in columns.map(TraceColumns::problems).unwrap_or_default() {
+        intake.problem(Place::Whole, "columns", format!("{key} {problem}"));
+    }
     let mut refuse = |refused: bool, field: &str, message: String| {
         if refused {
             intake.problem(Place::Whole, field, message);
@@ -233,6 +246,31 @@ fn check_options(format: TraceFormat, files: usize, intake: &mut Intake<'_>) {
         pacing.is_open() && rate.is_none() && format == TraceFormat::Lengths,
         "request rate",
         lengths::NO_TIMES.into(),
+    );
+    refuse(
+        pacing.is_open() && rate.is_none() && has_columns && !has_arrivals,
+        "request rate",
+        columns::NO_TIMES.into(),
+    );
+    refuse(
+        rate.is_some() && has_arrivals,
+        "request rate",
+        "there is a column of arrivals, so no rate can be given".into(),
+    );
+    refuse(
+        time_unit.is_some() && has_columns && !has_arrivals,
+        "time unit",
+        "there is no column of arrivals, so they have no unit".into(),
+    );
+    refuse(
+        has_columns && format != TraceFormat::Columns,
+        "columns",
+        format!("the columns of {name} have names of their own; others can be named with columns"),
+    );
+    refuse(
+        !has_columns && format == TraceFormat::Columns,
+        "columns",
+        "missing: which column is input_length and which is output_length has to be said".into(),
     );
     refuse(
         rate.is_some_and(|(rate, _)| !(rate > 0.0 && rate.is_finite())),

@@ -9,9 +9,9 @@ use crate::workload::problem::Place;
 
 /// A column that a form knows.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Column {
-    /// Its names, the usual one first. Upper and lower case are the same.
-    pub(super) names: &'static [&'static str],
+pub(super) struct Column<'n> {
+    /// Its names, the usual one first. Upper and lower case are the same. One without a name is never there.
+    pub(super) names: &'n [&'n str],
     pub(super) need: Need,
 }
 
@@ -26,15 +26,15 @@ pub(super) enum Need {
     Unused,
 }
 
-pub(super) const fn required(names: &'static [&'static str]) -> Column {
+pub(super) const fn required(names: &'static [&'static str]) -> Column<'static> {
     Column { names, need: Need::Required }
 }
 
-pub(super) const fn optional(names: &'static [&'static str]) -> Column {
+pub(super) const fn optional(names: &'static [&'static str]) -> Column<'static> {
     Column { names, need: Need::Optional }
 }
 
-pub(super) const fn unused(names: &'static [&'static str]) -> Column {
+pub(super) const fn unused(names: &'static [&'static str]) -> Column<'static> {
     Column { names, need: Need::Unused }
 }
 
@@ -42,7 +42,7 @@ pub(super) const fn unused(names: &'static [&'static str]) -> Column {
 pub(super) struct Cells<'t> {
     pub(super) place: Place,
     line: u64,
-    columns: &'t [Column],
+    columns: &'t [Column<'t>],
     /// Where each known column is, by its number among the known ones.
     at: &'t [Option<usize>],
     values: &'t [Cell],
@@ -77,7 +77,7 @@ impl Cells<'_> {
 /// Reads a table; `take` gets every row that has as many values as the header has names.
 pub(super) fn read(
     text: impl BufRead,
-    columns: &[Column],
+    columns: &[Column<'_>],
     intake: &mut Intake<'_>,
     mut take: impl FnMut(&Cells<'_>, &mut Intake<'_>),
 ) -> io::Result<()> {
@@ -145,7 +145,7 @@ struct Header {
 
 impl Header {
     /// Finds the known columns; `None` after noting why the table cannot be read.
-    fn new(cells: &[Cell], columns: &[Column], place: Place, intake: &mut Intake<'_>) -> Option<Self> {
+    fn new(cells: &[Cell], columns: &[Column<'_>], place: Place, intake: &mut Intake<'_>) -> Option<Self> {
         let names: Vec<String> = cells.iter().map(|cell| cell.text.clone()).collect();
         if names.iter().all(|name| name.parse::<f64>().is_ok()) {
             let wanted: Vec<&str> = wanted(columns).collect();
@@ -170,8 +170,11 @@ impl Header {
                 intake.problem(place, &names[first], message);
                 good = false;
             }
-            if found.is_empty() && column.need == Need::Required {
-                intake.problem(place, column.names[0], format!("missing; found {}", names.join(", ")));
+            if found.is_empty()
+                && column.need == Need::Required
+                && let Some(name) = column.names.first()
+            {
+                intake.problem(place, name, format!("missing; found {}", names.join(", ")));
                 good = false;
             }
             at.push(found.first().copied());
@@ -180,7 +183,7 @@ impl Header {
             if names.len() == 1 && names[0].contains([';', '\t']) {
                 intake.hint("the columns are not separated by commas: save the file as CSV with commas");
             } else {
-                intake.suggest(guess_from_names(&names));
+                intake.suggest_among(guess_from_names(&names));
             }
             return None;
         }
@@ -189,8 +192,11 @@ impl Header {
     }
 }
 
-fn wanted(columns: &[Column]) -> impl Iterator<Item = &'static str> {
-    columns.iter().filter(|column| column.need == Need::Required).map(|column| column.names[0])
+fn wanted<'n>(columns: &[Column<'n>]) -> impl Iterator<Item = &'n str> {
+    columns
+        .iter()
+        .filter(|column| column.need == Need::Required)
+        .filter_map(|column| column.names.first().copied())
 }
 
 /// Splits a line into values without the blanks and quotes around them. `indent` is the number of bytes before the line.

@@ -1,0 +1,74 @@
+//! A form of somebody's own: CSV, or JSONL of flat objects, whose columns are named by the reader.
+
+use std::io::{self, BufRead};
+
+use indexmap::IndexMap;
+
+use super::cell::{self, Nanoseconds};
+use super::clock;
+use super::intake::{Intake, Row, Unit};
+use super::jsonl::{self, Field};
+use super::table::{self, Column, Need};
+use crate::config::scenario::TraceColumns;
+use crate::workload::problem::Place;
+
+pub(super) const NO_TIMES: &str =
+    "missing: no column of arrivals is named, so the requests per second have to be given";
+
+pub(super) fn read(mut text: impl BufRead, unit: Unit, intake: &mut Intake<'_>) -> io::Result<()> {
+    // Without names there is a refusal already.
+    let Some(names) = &intake.options().columns else { return Ok(()) };
+    let start = text.fill_buf()?;
+    let first = start.iter().find(|byte| byte.is_ascii() && !byte.is_ascii_whitespace()).copied();
+    if first == Some(b'{') {
+        return jsonl::read(text, intake, |place, object, intake| {
+            take_object(place, &object, names, unit, intake);
+        });
+    }
+    let required = |name| Column { names: name, need: Need::Required };
+    let (input, output) = ([names.input_length.as_str()], [names.output_length.as_str()]);
+    let (arrival, id) = (names.arrival.as_deref(), names.request_id.as_deref());
+    let columns =
+        [required(&input), required(&output), required(arrival.as_slice()), required(id.as_slice())];
+    table::read(text, &columns, intake, |row, intake| {
+        let input = row.get(0, cell::length, intake);
+        let output = row.get(1, cell::length, intake);
+        let time = arrival.map(|_| row.get(2, |text| instant(text, unit), intake));
+        let (Some(input), Some(output)) = (input, output) else { return };
+        if time.is_none_or(|time| time.is_some()) {
+            let name = Some(row.text(3)).filter(|name| !name.is_empty()).map(Into::into);
+            intake.take(Row { name, ..Row::plain(row.place, time.flatten(), input, output) });
+        }
+    })
+}
+
+/// A number, or a wall clock.
+fn instant(text: &str, unit: Unit) -> Result<Nanoseconds, String> {
+    if text.contains(':') { clock::instant(text) } else { unit.time(text) }
+}
+
+fn take_object(
+    place: Place,
+    object: &IndexMap<String, Field>,
+    names: &TraceColumns,
+    unit: Unit,
+    intake: &mut Intake<'_>,
+) {
+    intake.count_row();
+    for name in object.keys().filter(|name| names.pairs().all(|(_, known)| known != name.as_str())) {
+        intake.ignore(name, place);
+    }
+    let absent = Field::default();
+    let field = |name: &str| object.get(name).unwrap_or(&absent);
+    let input = field(&names.input_length).length(place, &names.input_length, intake);
+    let output = field(&names.output_length).length(place, &names.output_length, intake);
+    let time = names.arrival.as_ref().map(|name| {
+        let text = field(name).text();
+        intake.good(place, name, text.ok_or_else(|| "missing".into()).and_then(|text| instant(&text, unit)))
+    });
+    let (Some(input), Some(output)) = (input, output) else { return };
+    if time.is_none_or(|time| time.is_some()) {
+        let name = names.request_id.as_ref().and_then(|name| field(name).text()).map(Into::into);
+        intake.take(Row { name, ..Row::plain(place, time.flatten(), input, output) });
+    }
+}
