@@ -344,12 +344,11 @@ fn arrival_field(format: TraceFormat) -> &'static str {
         TraceFormat::Mooncake => "timestamp",
         TraceFormat::Dynamo => "request_received_ms",
         TraceFormat::Azure => "TIMESTAMP",
-        TraceFormat::Splitwise => "arrival",
+        TraceFormat::Splitwise | TraceFormat::Columns => "arrival",
         TraceFormat::BurstGpt => "Timestamp",
         TraceFormat::LlmServingSim => "arrival_time_ns",
         TraceFormat::Lengths => "request rate",
         TraceFormat::Vllm => "start_times",
         TraceFormat::Aiperf => "request_start_ns",
-        TraceFormat::Columns => "arrival",
     }
 }
