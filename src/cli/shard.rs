@@ -1,5 +1,6 @@
 //! `spica search shard` and `spica search merge`: a search in parts.
 
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::num::NonZeroUsize;
 use std::path::Path;
@@ -23,6 +24,8 @@ use crate::report::files::write_json;
 use crate::search::{Bar, Evaluation, Evaluator, Forecasts, Journal, Plan, Shard};
 
 const SCHEMA_VERSION: u32 = 1;
+/// Parts that are missing and named.
+const MISSING_NAMED: usize = 20;
 
 /// What `shard.json` holds.
 #[derive(Serialize, Deserialize)]
@@ -178,6 +181,10 @@ fn read_part(path: &Path) -> Result<(ShardFile, Journal), Failure> {
         let version = about.schema_version;
         return Err(refuse(SHARD, &format!("schema_version {version} is not {SCHEMA_VERSION}")));
     }
+    if about.index >= about.of {
+        let (index, of) = (about.index, about.of);
+        return Err(refuse(SHARD, &format!("index {index} is none of {of} parts, which count from 0")));
+    }
     let journal = Journal::read(&read(TRIALS)?).map_err(|error| refuse(TRIALS, &error))?;
     Ok((about, journal))
 }
@@ -206,12 +213,16 @@ fn check_complete(parts: &[Part<'_>]) -> Result<(), Failure> {
             return Err(Failure::input(format!("{one} and {other} {problem}")));
         }
     }
-    let missing: Vec<String> = (0..first.of)
-        .filter(|index| !parts.iter().any(|((about, _), _)| about.index == *index))
-        .map(|index| index.to_string())
-        .collect();
-    if !missing.is_empty() {
-        return Err(Failure::input(format!("part {} of {} is missing", missing.join(", "), first.of)));
+    let there: BTreeSet<u32> = parts.iter().map(|((about, _), _)| about.index).collect();
+    let missing = u64::from(first.of) - there.len() as u64;
+    if missing > 0 {
+        let named = (0..first.of).filter(|index| !there.contains(index)).take(MISSING_NAMED);
+        let named: Vec<String> = named.map(|index| index.to_string()).collect();
+        let more = match missing - named.len() as u64 {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        return Err(Failure::input(format!("part {}{more} of {} is missing", named.join(", "), first.of)));
     }
     match parts.windows(2).find(|pair| pair[0].0.0.index == pair[1].0.0.index) {
         None => Ok(()),

@@ -188,12 +188,30 @@ fn parts_of_a_search_come_together_as_the_whole() {
 
     place.run(&["search", "merge", "part0", "part2"]).refusing(&["part 1 of 3 is missing"]);
     place.run(&["search", "merge", "part0", "part2", "part0", "part1"]).refusing(&["same part, 0"]);
+    let about = place.read("part1/shard.json");
+    for (of, index, words) in [
+        (
+            4_000_000_000_u32,
+            1,
+            "part 0, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20 and 3999999979 more of",
+        ),
+        (3, 3, "part1/shard.json: index 3 is none of 3 parts"),
+    ] {
+        let other = about.replace("\"of\": 3", &format!("\"of\": {of}"));
+        place.write("part1/shard.json", &other.replace("\"index\": 1", &format!("\"index\": {index}")));
+        place.run(&["search", "merge", "part1"]).refusing(&[words]);
+    }
+    place.write("part1/shard.json", &about);
     let journal = place.read("part1/trials.jsonl");
     place.write("part1/trials.jsonl", journal.split_inclusive('\n').next().unwrap());
     place.run(&merge).refusing(&["part1: part 1 has 1 of its", "--resume"]);
     let again = ["search", "shard", "search.yaml", "--index", "1", "--of", "3", "--output-dir", "part1"];
     place.run(&[&again[..], &every, &["--resume"]].concat()).ending(0);
     assert_eq!(place.read("part1/trials.jsonl"), journal);
+    let other: Vec<&str> = again.iter().map(|word| if *word == "1" { "2" } else { word }).collect();
+    place
+        .run(&[&other[..], &every, &["--resume"]].concat())
+        .refusing(&["or it is another part of the search"]);
     assert_eq!(place.run(&merge).ending(0).stdout, table);
 }
 

@@ -82,7 +82,7 @@ pub enum SearchError {
     Diverged {
         /// The first trial that differs.
         trial: u32,
-        /// Why more rounds would make it differ, where they would.
+        /// What else may have made it differ, such as more rounds.
         remark: &'static str,
     },
     /// The journal of an earlier run contradicts itself.
@@ -120,6 +120,7 @@ pub fn run(
         return Ok(SearchResult::new(plan, Standings::default()));
     }
     let studies = studies(plan, evaluator, &options)?;
+    let remark = if options.shard.is_some() { OTHER_PART } else { no_extension(plan) };
     // A study never has more candidates under way than make a round, however many threads there are.
     let most = plan.config.sweep.candidates_per_round as usize * studies.len();
     let pool =
@@ -154,11 +155,13 @@ pub fn run(
     system.run().map_err(SearchError::Threads)?;
     let standings = receiver.try_recv().unwrap_or(Err(SearchError::NoResult));
     let standings = standings.map_err(|error| match error {
-        SearchError::Diverged { trial, .. } => SearchError::Diverged { trial, remark: no_extension(plan) },
+        SearchError::Diverged { trial, .. } => SearchError::Diverged { trial, remark },
         other => other,
     })?;
     Ok(SearchResult::new(plan, standings))
 }
+
+const OTHER_PART: &str = ", or it is another part of the search";
 
 /// Why a search cannot go on where one with fewer rounds ended, where it cannot: a remark on the trial that differs.
 fn no_extension(plan: &Plan) -> &'static str {
