@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use crate::report::record::{Standing, TimingSource};
 use crate::search::predictor_sweep::Comparison;
-use crate::search::{Candidate, Forecasts, SearchResult, StudyEnd, metric, reasons};
+use crate::search::{Candidate, Forecasts, NearestMiss, SearchResult, StudyEnd, metric, reasons};
 
 /// Candidates that are shown; the files and the JSON form hold all.
 const SHOWN: usize = 20;
@@ -68,6 +68,7 @@ pub(super) fn search_table(result: &SearchResult) -> String {
     }
     lines.push(tally(result));
     lines.extend(rejections(result));
+    lines.extend(result.nearest.iter().map(nearest));
     lines.join("\n") + "\n"
 }
 
@@ -281,6 +282,22 @@ fn tally(result: &SearchResult) -> String {
         tally.failed,
         tally.unsupported,
         tally.cache_hit,
+    )
+}
+
+/// How near a bound was come, in a line.
+fn nearest(miss: &NearestMiss) -> String {
+    let NearestMiss { bound, limit_ms, share, reached_ms, config } = miss;
+    let settings: Vec<String> = ["layout", "router_mode", "scheduler"]
+        .into_iter()
+        .filter_map(|name| settings(config).get(name).cloned())
+        .collect();
+    format!(
+        "nearest to goal.sla.{bound} {}: {} % of the requests that had ended were within {} ms ({})",
+        figure(*limit_ms),
+        figure(share * 100.0),
+        figure(*reached_ms),
+        settings.join(", ")
     )
 }
 

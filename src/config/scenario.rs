@@ -255,7 +255,7 @@ pub enum KvTransferTiming {
 }
 
 /// The bounds a completed request has to meet, all that are set, each inclusive.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct Sla {
     /// Time to first token, in milliseconds.

@@ -248,9 +248,13 @@ impl Evaluator for ReplayEvaluator {
             (Err(ReplayError::EndedEarly(end @ EarlyEnd::Outclassed { .. })), _) => {
                 Evaluation::StoppedEarly(self.reason(end, bar))
             }
-            (Err(ReplayError::EndedEarly(end @ EarlyEnd::Hopeless { missed, rejected, ended })), _) => {
+            (
+                Err(ReplayError::EndedEarly(end @ EarlyEnd::Hopeless { missed, rejected, ended, reached })),
+                _,
+            ) => {
                 let attainment_so_far = 1.0 - (missed + rejected) as f64 / ended as f64;
-                Evaluation::BelowBar { reason: self.reason(end, bar), attainment_so_far }
+                let reason = self.reason(end, bar);
+                Evaluation::BelowBar { reason, attainment_so_far, reached_so_far: reached }
             }
             (Err(ReplayError::EndedEarly(end)), _) => Evaluation::Infeasible(self.reason(end, bar)),
             (Err(ReplayError::Interrupted), Some((seconds, _))) if !told_to_stop => {
@@ -407,7 +411,8 @@ mod tests {
         let evaluator = ReplayEvaluator::new(requests, registry, None, Arc::default()).unwrap();
         let bar = Bar { min_attainment: Some(0.5), ..Bar::default() };
         match evaluator.evaluate(&first(&plan), &bar) {
-            Evaluation::BelowBar { reason, attainment_so_far } => {
+            Evaluation::BelowBar { reason, attainment_so_far, reached_so_far } => {
+                assert!(reached_so_far.e2e_ms.is_some_and(|reached| reached > 1e-3), "{reached_so_far:?}");
                 assert!(reason.contains("17 requests have missed a bound"), "{reason}");
                 assert_eq!(attainment_so_far, 0.0);
             }

@@ -11,7 +11,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 use super::objective::{Metrics, Verdict, judge};
 use super::trial::{Evaluation, Outcome};
-use crate::config::scenario::DeploymentMode;
+use crate::config::scenario::{DeploymentMode, Sla};
 use crate::config::search::OptimizationGoal;
 
 /// Trials that an earlier run of the same search has committed.
@@ -35,6 +35,8 @@ pub struct PastTrial {
     reason: Option<String>,
     #[serde(default)]
     attainment_so_far: Option<f64>,
+    #[serde(default)]
+    reached_so_far: Option<Sla>,
     #[serde(default)]
     score: Option<f64>,
     metrics: Option<Metrics>,
@@ -113,7 +115,8 @@ impl PastTrial {
             (Some(metrics), _) => Some(Evaluation::Measured(metrics.clone())),
             (None, Outcome::Infeasible) if self.attainment_so_far.is_some() => {
                 let attainment_so_far = self.attainment_so_far?;
-                Some(Evaluation::BelowBar { reason: reason(), attainment_so_far })
+                let reached_so_far = self.reached_so_far.unwrap_or_default();
+                Some(Evaluation::BelowBar { reason: reason(), attainment_so_far, reached_so_far })
             }
             (None, Outcome::Infeasible) => Some(Evaluation::Infeasible(reason())),
             (None, Outcome::StoppedEarly) => Some(Evaluation::StoppedEarly(reason())),
@@ -195,12 +198,12 @@ mod tests {
     fn evaluations_are_recalled_by_their_key() {
         let rejected = line(2, "\"outcome\": \"infeasible\", \"reason\": \"no\", \"metrics\": null");
         let repeated = line(3, "\"outcome\": \"cache_hit\", \"reason\": null, \"metrics\": null");
-        let below =
-            "\"outcome\": \"infeasible\", \"reason\": \"no\", \"attainment_so_far\": 0.25, \"metrics\": null";
+        let below = "\"outcome\": \"infeasible\", \"reason\": \"no\", \"attainment_so_far\": 0.25, \"reached_so_far\": {\"ttft_ms\": 812.5}, \"metrics\": null";
         let lines = feasible(1) + &rejected + &repeated + &line(4, below);
         let journal = Journal::read(lines.as_bytes()).unwrap();
         let [first, second, third, fourth] = &journal.trials[..] else { panic!() };
-        let below = Evaluation::BelowBar { reason: "no".into(), attainment_so_far: 0.25 };
+        let reached_so_far = Sla { ttft_ms: Some(812.5), ..Sla::default() };
+        let below = Evaluation::BelowBar { reason: "no".into(), attainment_so_far: 0.25, reached_so_far };
         assert_eq!(fourth.recall("k4"), Some(below));
         assert!(matches!(first.recall("k1"), Some(Evaluation::Measured(metrics)) if metrics["x"] == 0.1));
         assert_eq!(first.recall("k2"), None);

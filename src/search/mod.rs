@@ -47,7 +47,7 @@ pub use portion::Portion;
 pub use projection::{Domain, LayoutDimension, Projection, StructuredPool, Wish};
 pub use ranking::{Candidate, frontier, rank};
 pub use refusal::Refusal;
-pub use result::{Rejected, SearchResult, StudySummary};
+pub use result::{NearestMiss, Rejected, SearchResult, StudySummary};
 pub use sampler::{GpUcbPe, Grid, Halton, Random, Tpe};
 pub use shard::Shard;
 pub use study::{Options, SearchError, StudyEnd, StudyEvent, TRIAL_THREAD_NAME, Watcher, panic_message, run};

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::objective::Metrics;
 use super::portion::Portion;
-use crate::config::scenario::{DeploymentMode, Scenario};
+use crate::config::scenario::{DeploymentMode, Scenario, Sla};
 use crate::report::record::TimingRecord;
 
 /// What an evaluation found.
@@ -24,6 +24,8 @@ pub enum Evaluation {
         reason: String,
         /// Share of the requests that had come to an end by then that met their bounds; below the bar.
         attainment_so_far: f64,
+        /// For each bound, what the share that the bar asks for of those requests was within.
+        reached_so_far: Sla,
     },
     /// Its replay was stopped when it was certain that it is not among the best, for this reason.
     StoppedEarly(String),
@@ -132,6 +134,9 @@ pub struct TrialRecord {
     /// by then that met their bounds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attainment_so_far: Option<f64>,
+    /// And for each bound, what the share that the bar asks for of those requests was within.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reached_so_far: Option<Sla>,
     /// Its score, if it counts: higher is better, or the first objective of a Pareto goal as it is.
     pub score: Option<f64>,
     /// Its value on each objective of a Pareto goal, if it counts.

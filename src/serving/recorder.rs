@@ -9,7 +9,7 @@ use crate::report::activity::{ActivityDetail, AdmissionRecord, ChunkSpan, PassSp
 use crate::report::gap_tally::GapTally;
 use crate::report::record::{Counters, HandoffRecord, PassTimeline, RequestRecord, Role, RunRecord, Status};
 use crate::report::scaling::{FleetChange, FleetStep, ScalingCause, ScalingEvent, TickRow};
-use crate::simulation::SimTime;
+use crate::simulation::{SimDuration, SimTime};
 use crate::workload::{RequestId, Workload};
 
 /// A step of the hand-off of a prompt from a prefill to a decode worker.
@@ -69,6 +69,9 @@ pub enum EarlyEnd {
         rejected: usize,
         /// All requests that have come to an end by now.
         ended: usize,
+        /// For each bound, what the share that the bar asks for of those requests is within; absent where too many have no such
+        /// figure.
+        reached: Sla,
     },
     /// The figure that decides cannot reach what it has to any more.
     Outclassed {
@@ -310,12 +313,67 @@ impl Recorder {
             // Requests that never arrive only lower what can be reached.
             let all = self.record.requests.len();
             if ((all - self.missed) as f64 / all as f64) < bar.minimum {
-                self.stop.get_or_insert(EarlyEnd::Hopeless {
-                    missed: self.missed - self.rejected,
-                    rejected: self.rejected,
-                    ended: self.ended,
+                let (missed, rejected, ended) = (self.missed - self.rejected, self.rejected, self.ended);
+                let reached = || reached(&self.record.requests, &bar);
+                self.stop.get_or_insert_with(|| EarlyEnd::Hopeless {
+                    missed,
+                    rejected,
+                    ended,
+                    reached: reached(),
                 });
             }
         }
+    }
+}
+
+/// For each bound of a bar, what its share of the requests that have ended is within.
+fn reached(requests: &[RequestRecord], bar: &AttainmentBar) -> Sla {
+    let within = |bound: Option<f64>, figure: fn(&RequestRecord) -> Option<f64>| {
+        bound?;
+        let ended = requests.iter().filter(|request| request.terminal.is_some());
+        // Who has no such figure does not meet the bound.
+        let mut figures: Vec<f64> = ended.map(|request| figure(request).unwrap_or(f64::INFINITY)).collect();
+        let rank = (bar.minimum * figures.len() as f64).ceil() as usize;
+        let place = rank.clamp(1, figures.len().max(1)) - 1;
+        figures.sort_unstable_by(f64::total_cmp);
+        figures.get(place).copied().filter(|figure| figure.is_finite())
+    };
+    let gap = |request: &RequestRecord| match (request.status, request.output_tokens) {
+        // The bound on the mean gap says nothing about a request with one token.
+        (Status::Completed, 1) => Some(0.0),
+        _ => request.tpot_ms(),
+    };
+    Sla {
+        ttft_ms: within(bar.sla.ttft_ms, |request| request.ttft().map(SimDuration::as_ms)),
+        itl_ms: within(bar.sla.itl_ms, gap),
+        e2e_ms: within(bar.sla.e2e_ms, |request| request.e2e().map(SimDuration::as_ms)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hopeless_run_says_what_its_requests_were_within() {
+        let mut recorder = Recorder::new(4);
+        let sla = Sla { ttft_ms: Some(5.0), itl_ms: Some(1.0), e2e_ms: None };
+        recorder.set_bar(AttainmentBar { sla, minimum: 0.5 });
+        let ms = |ms: u64| SimTime::from_ns(ms * 1_000_000);
+        for (number, first) in [(0, 9), (1, 7), (2, 8)] {
+            let request = RequestId(number);
+            recorder.arrived(request, SimTime::ZERO);
+            let stamps = TokenStamps {
+                count: 3,
+                first: Some(ms(first)),
+                second: Some(ms(20)),
+                last: Some(ms(first + 2)),
+            };
+            recorder.completed(request, stamps, ms(30));
+            assert!(recorder.early_end().is_some() == (number == 2), "{number}");
+        }
+        let reached = Sla { ttft_ms: Some(8.0), itl_ms: Some(1.0), e2e_ms: None };
+        let expected = EarlyEnd::Hopeless { missed: 3, rejected: 0, ended: 3, reached };
+        assert_eq!(recorder.early_end(), Some(expected));
     }
 }

@@ -176,6 +176,21 @@ fn nothing_feasible_is_an_answer_of_its_own() {
     let result = place.read_json("out/candidates.json");
     assert_eq!(result["candidates"], Value::Array(Vec::new()));
     assert_eq!((&result["tally"]["infeasible"], &result["certified_optimum"]), (&3.into(), &false.into()));
+    // How near somebody came, for the bound that everybody misses by itself.
+    let nearest = result["nearest"].as_array().unwrap();
+    let reached = |one: &Value| one["reached_so_far"]["ttft_ms"].as_f64().unwrap();
+    let best = result["rejected"].as_array().unwrap().iter().map(reached).fold(f64::INFINITY, f64::min);
+    assert_eq!((nearest.len(), &nearest[0]["bound"]), (1, &Value::from("ttft_ms")), "{nearest:?}");
+    assert!(best > 0.001 && nearest[0]["reached_ms"].as_f64() == Some(best), "{best}: {nearest:?}");
+    assert!(nearest[0]["config"]["agg_max_num_seqs"].is_number());
+    assert!(
+        answer
+            .stdout
+            .contains("nearest to goal.sla.ttft_ms 0.001: 50 % of the requests that had ended were within")
+    );
+    let written = place.read("out/candidates.json");
+    place.run(&[&arguments[..], &["--resume"]].concat()).ending(1);
+    assert_eq!(place.read("out/candidates.json"), written, "remembered trials say the same");
     for rejected in result["rejected"].as_array().unwrap() {
         assert_eq!(rejected["outcome"], "infeasible");
         assert!(rejected["config"]["agg_max_num_seqs"].is_number());

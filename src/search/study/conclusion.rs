@@ -29,7 +29,7 @@ pub(super) fn conclude(
     let metrics = match evaluation {
         Evaluation::Measured(metrics) => metrics,
         Evaluation::Infeasible(reason) => return (reject(Outcome::Infeasible, reason), None),
-        Evaluation::BelowBar { reason, attainment_so_far } => {
+        Evaluation::BelowBar { reason, attainment_so_far, .. } => {
             let margin = goal.min_attainment.map(|minimum| attainment_so_far - minimum);
             return (below_bar(reason, margin), None);
         }

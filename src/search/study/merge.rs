@@ -119,6 +119,7 @@ mod tests {
             repeats,
             reason: None,
             attainment_so_far: None,
+            reached_so_far: None,
             score: None,
             objectives: None,
             used_gpus: 0,

@@ -427,9 +427,11 @@ impl Rounds {
     }
 
     fn commit_evaluation(&self, evaluation: Evaluation) -> (Conclusion, TrialRecord) {
-        let attainment_so_far = match &evaluation {
-            Evaluation::BelowBar { attainment_so_far, .. } => Some(*attainment_so_far),
-            _ => None,
+        let (attainment_so_far, reached_so_far) = match &evaluation {
+            Evaluation::BelowBar { attainment_so_far, reached_so_far, .. } => {
+                (Some(*attainment_so_far), Some(*reached_so_far))
+            }
+            _ => (None, None),
         };
         let (conclusion, metrics) = conclude(&self.branch, evaluation, self.screening.portion().is_some());
         let outcome = match &conclusion {
@@ -440,6 +442,7 @@ impl Rounds {
         let mut record = self.record(outcome, &conclusion);
         record.metrics = metrics;
         record.attainment_so_far = attainment_so_far;
+        record.reached_so_far = reached_so_far;
         (conclusion, record)
     }
 
@@ -486,6 +489,7 @@ impl Rounds {
             repeats: None,
             reason: reason.map(str::to_owned),
             attainment_so_far: None,
+            reached_so_far: None,
             score: worth.map(|worth| worth.score),
             objectives: worth.and_then(|worth| worth.objectives.clone()),
             used_gpus: trial.used_gpus,
