@@ -91,6 +91,8 @@ pub(super) fn run_part(
     options.shard = Some(shard);
     let result = search::search(&plan, &evaluator, options, &[&arguments.output_dir])?;
     if result.was_interrupted() {
+        let done = result.tally.total();
+        console.note(format!("interrupted after {done} of {trials} trials: --resume goes on"));
         return Ok(Status::Interrupted);
     }
     let resolved = plan.config.with_paths_from(folder.path()).to_yaml();

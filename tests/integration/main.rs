@@ -49,6 +49,7 @@ mod scenarios;
 mod search;
 mod search_checklist;
 mod search_failures;
+mod search_resumed;
 mod search_runs;
 mod shared_folder;
 mod strict_timing;

@@ -1,14 +1,15 @@
-//! How searches run: threads, limits, interrupts, resuming, parts, and first looks at portions of the requests.
+//! How searches run: threads, limits, interrupts, parts, and first looks at portions of the requests.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
 
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
 use super::cli_command::{Answer, Workplace};
 use super::search::{ROUTERS, TWO_ROLES, metric, three_points};
+use super::search_resumed::both_modes;
 
 #[test]
 fn any_number_of_threads_gives_the_same_files_and_the_same_output() {
@@ -69,102 +70,6 @@ fn a_replay_over_its_time_is_infeasible() {
     let result = place.run(&arguments).ending(1).json();
     assert_eq!(result["tally"]["infeasible"], 3);
     assert_eq!(result["rejected"][0]["reason"], "exceed runtime: replay > 0.000001s");
-}
-
-/// Two branches, 4 rounds of 5 in each, of replays that take a while.
-fn both_modes() -> String {
-    TWO_ROLES
-        .replace("deployment_mode: [disagg]", "deployment_mode: [disagg, agg]")
-        .replace("num_request_ratio: 4", "num_request_ratio: 60")
-        .replace("router_mode: [round_robin]", "router_mode: [kv_router, round_robin]")
-        + "sweep: {max_rounds: 4, candidates_per_round: 5}\n"
-}
-
-#[test]
-fn a_killed_search_goes_on_where_it_stopped() {
-    for config in [ROUTERS.to_owned(), both_modes()] {
-        let place = Workplace::with("search.yaml", &config);
-        let everything = |folder: &str| {
-            ["candidates.json", "trials.jsonl", "best.yaml"]
-                .map(|name| place.read(&format!("{folder}/{name}")))
-        };
-        place.run(&["search", "search.yaml", "--output-dir", "whole"]).ending(0);
-        let whole = everything("whole");
-        // Every run of this test kills at other points, in the beginning, the middle and the end.
-        let chance = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().subsec_nanos() as usize;
-        for (earliest, threads) in [(1, "1"), (6, "2"), (11, "8")] {
-            let _ = std::fs::remove_dir_all(place.path("out"));
-            let committed = earliest + chance % 5;
-            kill_after(&place, committed);
-            let torn = place.read("out/trials.jsonl") + "{\"trial\": 9";
-            place.write("out/trials.jsonl", &torn);
-            if !place.path("out/candidates.json").exists() {
-                place
-                    .run(&["search", "search.yaml", "--output-dir", "out"])
-                    .refusing(&["trials.jsonl: trials of a search that did not finish; --resume goes on"]);
-                assert_eq!(place.read("out/trials.jsonl"), torn);
-            }
-            let resume = ["search", "search.yaml", "--output-dir", "out", "--resume", "--threads", threads];
-            let answer = place.run(&resume).ending(0);
-            assert!(answer.stderr.contains("resuming after"), "{}", answer.stderr);
-            assert!(answer.stderr.contains("the last line was cut off"), "{}", answer.stderr);
-            assert!(
-                everything("out") == whole,
-                "killed after {committed} trials, {threads} threads: another answer"
-            );
-        }
-        let bar = "goal={target: e2e_latency, sla: {e2e_ms: 1}, min_attainment: 0.5}";
-        for other in ["workload.isl=601", "sweep.max_eval_passes=1000000", bar] {
-            let other = ["search", "search.yaml", "--output-dir", "out", "--resume", "--set", other];
-            place.run(&other).refusing(&["trial 1 of the journal is not"]);
-        }
-    }
-}
-
-#[test]
-fn a_finished_search_goes_on_with_more_rounds() {
-    let bar = "goal={target: e2e_latency, sla: {ttft_ms: 35, itl_ms: 13}, min_attainment: 0.6}";
-    for config in [ROUTERS.to_owned(), both_modes()] {
-        let place = Workplace::with("search.yaml", &config);
-        let search = |folder: &str, rounds: &str, resume: bool| {
-            let rounds = format!("sweep.max_rounds={rounds}");
-            let mut arguments =
-                vec!["search", "search.yaml", "--output-dir", folder, "--set", bar, "--set", &rounds];
-            arguments.extend(resume.then_some("--resume"));
-            place.run(&arguments).ending(0);
-            let names = ["candidates.json", "trials.jsonl", "best.yaml"];
-            names.map(|name| place.read(&format!("{folder}/{name}")))
-        };
-        let whole = search("whole", "4", false);
-        assert!(whole[1].contains("\"infeasible\""), "some trials do not count");
-        search("out", "1", false);
-        search("out", "2", true);
-        assert!(search("out", "4", true) == whole);
-        let fewer = ["search", "search.yaml", "--output-dir", "out", "--resume", "--set", bar];
-        place
-            .run(&[&fewer[..], &["--set", "sweep.max_rounds=2"]].concat())
-            .refusing(&["of the journal is not"]);
-        assert!(
-            ["candidates.json", "trials.jsonl", "best.yaml"].map(|name| place.read(&format!("out/{name}")))
-                == whole
-        );
-    }
-}
-
-/// Starts a search and ends it by a SIGKILL, so that nothing is tidied up, when its journal has so many lines.
-fn kill_after(place: &Workplace, committed: usize) {
-    let arguments = ["search", "search.yaml", "--output-dir", "out", "--threads", "2"];
-    let mut search = place.command(&arguments).stderr(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
-    let started = Instant::now();
-    let written = || {
-        let text = std::fs::read_to_string(place.path("out/trials.jsonl")).unwrap_or_default();
-        text.lines().count()
-    };
-    while written() < committed && started.elapsed() < Duration::from_mins(1) {
-        std::thread::sleep(Duration::from_millis(2));
-    }
-    search.kill().unwrap();
-    search.wait().unwrap();
 }
 
 #[test]
@@ -438,18 +343,6 @@ fn the_top_of_any_ranking_can_be_asked_for_but_not_of_a_frontier() {
     assert_eq!(top["tally"], whole["tally"]);
     let frontier = "goal={target: pareto, pareto_objectives: [throughput, e2e_latency]}";
     search(&["--set", "sweep.top=2", "--set", frontier]).refusing(&["sweep.top", "frontier"]);
-}
-
-#[test]
-fn a_refused_resumption_leaves_the_answer_alone() {
-    let place = Workplace::with("search.yaml", &three_points());
-    place.run(&["search", "search.yaml", "--output-dir", "out"]).ending(0);
-    let before = ["out/candidates.json", "out/best.yaml", "out/trials.jsonl"].map(|name| place.read(name));
-    let other = ["--resume", "--set", "workload.isl=601"];
-    let answer = place.run(&[&["search", "search.yaml", "--output-dir", "out"][..], &other].concat());
-    answer.ending(2);
-    let after = ["out/candidates.json", "out/best.yaml", "out/trials.jsonl"].map(|name| place.read(name));
-    assert!(before == after, "the files of the first search are still there");
 }
 
 #[test]

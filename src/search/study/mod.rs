@@ -9,6 +9,7 @@
 //! ```
 
 mod actor;
+mod best;
 mod conclusion;
 mod leaderboard;
 mod merge;

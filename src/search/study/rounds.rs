@@ -11,6 +11,7 @@ use std::sync::Arc;
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde_json::{Map, Value};
 
+use super::best::Best;
 use super::conclusion::{Conclusion, conclude};
 use super::schedule::{Course, Demand, Schedule, StudyEnd};
 use super::screening::{Screened, Screening};
@@ -68,25 +69,6 @@ pub(crate) struct Rounds {
     /// The scores that count, where replays may stop that cannot be among them.
     best: Option<Best>,
     end: Option<StudyEnd>,
-}
-
-/// The best scores so far, as many as are wanted.
-struct Best {
-    wanted: usize,
-    scores: Vec<f64>,
-}
-
-impl Best {
-    fn enter(&mut self, score: f64) {
-        let place = self.scores.partition_point(|other| *other >= score);
-        self.scores.insert(place, score);
-        self.scores.truncate(self.wanted);
-    }
-
-    /// The last of them, once there are enough.
-    fn last(&self) -> Option<f64> {
-        self.scores.get(self.wanted - 1).copied()
-    }
 }
 
 struct Trial {
@@ -157,7 +139,7 @@ impl Rounds {
     /// Lets it stop replays that are certain not to be among so many of its best. Its suggestions must not depend on results,
     /// since those of stopped replays are not known.
     pub(crate) fn for_the_best(self, wanted: usize) -> Self {
-        Self { best: Some(Best { wanted, scores: Vec::new() }), ..self }
+        Self { best: Some(Best::of(wanted)), ..self }
     }
 
     /// Why it ended, once it has.
