@@ -221,7 +221,7 @@ deployment:
   kv_transfer: {}
   replica_changes: [{}]
   agg: {router: {policy: x}, engine: {sglang: {}, scheduler: {policy: x}}, timing: {model: fixed}, memory: {}}
-workload: {trace_path: a, arrival: {process: gamma}}
+workload: {trace_path: a, trace_columns: {}, arrival: {process: gamma}}
 facts: {models: [{}], hardware: [{}]}
 sla: {}
 ";
@@ -265,7 +265,7 @@ search_space:
   deployment_mode: [disagg]
   parallel_configs: [{prefill: {}, decode: {}}]
   timing: {model: fixed}
-workload: {trace_path: a}
+workload: {trace_path: a, trace_columns: {}}
 ";
         let grid = "search_space: {timing: {model: grid}}";
         assert_same(&asked(&[mappings, disagg, grid]), schema::paths_of_searches());
