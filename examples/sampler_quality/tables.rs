@@ -31,7 +31,7 @@ pub(crate) struct Definition {
 }
 
 /// What the bundled traces and generated loads are searched for. Every table has more than three thousand points.
-pub(crate) const DEFINITIONS: [Definition; 14] = [
+pub(crate) const DEFINITIONS: [Definition; 18] = [
     Definition {
         name: "router_e2e",
         space: "parallel_configs: [{tp: 1, replicas: 6}], num_gpu_blocks: 4096, backend: [vllm, sglang], \
@@ -61,10 +61,10 @@ pub(crate) const DEFINITIONS: [Definition; 14] = [
     },
     Definition {
         name: "router_families",
-        space: "parallel_configs: [{tp: 1, replicas: 8}], num_gpu_blocks: 3072, backend: [vllm, sglang], \
-                agg_max_num_seqs: [256, 1024], router_mode: [kv_router, round_robin, least_loaded, power_of_two, \
-                session_affinity, {policy: kv_router, queue_threshold: 0.5}, {policy: kv_router, queue_threshold: 2.0}, \
-                {policy: kv_router, kv_event_lag_ms: 200}]",
+        space: "parallel_configs: [{tp: 1, replicas: 8}], num_gpu_blocks: 3072, backend: [vllm, sglang, trtllm], \
+                agg_max_num_seqs: [256, 1024], agg_max_num_batched_tokens: [8192, 32768], router_mode: [kv_router, \
+                round_robin, least_loaded, power_of_two, session_affinity, {policy: kv_router, queue_threshold: 0.5}, \
+                {policy: kv_router, queue_threshold: 2.0}, {policy: kv_router, kv_event_lag_ms: 200}]",
         workload: "trace_path: scenarios/traces/conversation.jsonl, arrival_speedup_ratio: 3.0",
         goal: "target: e2e_latency",
     },
@@ -101,12 +101,12 @@ pub(crate) const DEFINITIONS: [Definition; 14] = [
     },
     Definition {
         name: "disagg_layouts",
-        space: "deployment_mode: [disagg], gpu_budget: 16, num_gpu_blocks: 3072, router_mode: [kv_router, round_robin], \
-                overlap_score_credit: [1.0], prefill_load_scale: [0.0, 8.0], router_temperature: [0.0], \
-                prefill_max_num_seqs: [1, 16, 256], prefill_max_num_batched_tokens: [8192, 32768], \
-                decode_max_num_seqs: [256]",
-        workload: "trace_path: scenarios/traces/toolagent.jsonl",
-        goal: "target: goodput_per_gpu, sla: {ttft_ms: 1500, itl_ms: 40}",
+        space: "deployment_mode: [disagg], gpu_budget: 16, min_gpu_budget: 14, num_gpu_blocks: 3072, router_mode: \
+                [kv_router, round_robin], overlap_score_credit: [0.5, 1.0], prefill_load_scale: [0.0, 1.0, 8.0], \
+                router_temperature: [0.0, 0.5], prefill_max_num_seqs: [1, 4, 16, 256], \
+                prefill_max_num_batched_tokens: [8192], decode_max_num_seqs: [256]",
+        workload: "trace_path: scenarios/traces/toolagent.jsonl, arrival_speedup_ratio: 1.5",
+        goal: "target: goodput_per_gpu, sla: {ttft_ms: 1200, itl_ms: 30}",
     },
     Definition {
         name: "disagg_e2e",
@@ -119,13 +119,45 @@ pub(crate) const DEFINITIONS: [Definition; 14] = [
     },
     Definition {
         name: "planner_layouts",
-        space: "gpu_budget: 16, num_gpu_blocks: 4096, router_mode: [kv_router, round_robin], overlap_score_credit: \
-                [1.0], prefill_load_scale: [0.0, 8.0], router_temperature: [0.0], startup_time: 20, \
-                planner_scaling_policy: [disabled, throughput_180_5, load_180_5, load_180_10, hybrid_180_5], \
-                planner_fpm_sampling: [default], agg_max_num_batched_tokens: [8192, 32768], agg_max_num_seqs: \
-                [256, 1024]",
-        workload: "trace_path: scenarios/traces/sine.jsonl",
-        goal: "target: goodput_per_gpu, sla: {ttft_ms: 2000, itl_ms: 40}",
+        space: "gpu_budget: 16, num_gpu_blocks: 2048, router_mode: [kv_router], overlap_score_credit: [1.0], \
+                prefill_load_scale: [1.0], router_temperature: [0.0], startup_time: 10, planner_scaling_policy: \
+                [disabled, load_180_5, load_180_10, hybrid_180_5, {enable_throughput_scaling: true, enable_load_scaling: \
+                false, throughput_adjustment_interval_seconds: 30, load_adjustment_interval_seconds: null}, \
+                {enable_throughput_scaling: true, enable_load_scaling: false, throughput_adjustment_interval_seconds: \
+                60, load_adjustment_interval_seconds: null}, {enable_throughput_scaling: true, enable_load_scaling: \
+                true, throughput_adjustment_interval_seconds: 30, load_adjustment_interval_seconds: 5}, \
+                {enable_throughput_scaling: true, enable_load_scaling: true, throughput_adjustment_interval_seconds: 60, \
+                load_adjustment_interval_seconds: 20}], planner_fpm_sampling: [small, default, large, fine], \
+                planner_load_sensitivity: [aggressive, default, conservative, {load_scaling_down_sensitivity: 50, \
+                load_min_observations: 3}], agg_max_num_batched_tokens: [8192, 32768], agg_max_num_seqs: [256]",
+        workload: "trace_path: scenarios/traces/sine.jsonl, arrival_speedup_ratio: 3.0",
+        goal: "target: goodput_per_gpu, sla: {ttft_ms: 1500, itl_ms: 35}",
+    },
+    Definition {
+        name: "planner_knobs",
+        space: "parallel_configs: [{tp: 1, replicas: 6}, {tp: 1, replicas: 8}, {tp: 2, replicas: 3}, {tp: 2, replicas: \
+                4}, {tp: 4, replicas: 2}], gpu_budget: 16, num_gpu_blocks: 4096, backend: [vllm, sglang], router_mode: \
+                [kv_router, least_loaded], overlap_score_credit: [1.0], prefill_load_scale: [0.0, 8.0], \
+                router_temperature: [0.0], startup_time: 5, planner_scaling_policy: [{enable_throughput_scaling: false, \
+                enable_load_scaling: true, throughput_adjustment_interval_seconds: null, \
+                load_adjustment_interval_seconds: 5}, {enable_throughput_scaling: false, enable_load_scaling: true, \
+                throughput_adjustment_interval_seconds: null, load_adjustment_interval_seconds: 10}, \
+                {enable_throughput_scaling: false, enable_load_scaling: true, throughput_adjustment_interval_seconds: \
+                null, load_adjustment_interval_seconds: 20}, {enable_throughput_scaling: true, enable_load_scaling: \
+                false, throughput_adjustment_interval_seconds: 30, load_adjustment_interval_seconds: null}, \
+                {enable_throughput_scaling: true, enable_load_scaling: false, throughput_adjustment_interval_seconds: \
+                60, load_adjustment_interval_seconds: null}, {enable_throughput_scaling: true, enable_load_scaling: \
+                true, throughput_adjustment_interval_seconds: 30, load_adjustment_interval_seconds: 5}, \
+                {enable_throughput_scaling: true, enable_load_scaling: true, throughput_adjustment_interval_seconds: 30, \
+                load_adjustment_interval_seconds: 10}, {enable_throughput_scaling: true, enable_load_scaling: true, \
+                throughput_adjustment_interval_seconds: 60, load_adjustment_interval_seconds: 5}, \
+                {enable_throughput_scaling: true, enable_load_scaling: true, throughput_adjustment_interval_seconds: 60, \
+                load_adjustment_interval_seconds: 20}], planner_fpm_sampling: [small, default, large, fine], \
+                planner_load_sensitivity: [aggressive, default, conservative, {load_scaling_down_sensitivity: 50, \
+                load_min_observations: 3}, {load_scaling_down_sensitivity: 20, load_min_observations: 10}], \
+                agg_max_num_batched_tokens: [8192], agg_max_num_seqs: [256]",
+        workload: "trace_path: scenarios/traces/conversation.jsonl",
+        goal: "target: goodput_per_gpu, sla: {ttft_ms: 1500, itl_ms: 30}",
     },
     Definition {
         name: "pareto_disagg",
@@ -150,6 +182,31 @@ pub(crate) const DEFINITIONS: [Definition; 14] = [
         space: "gpu_budget: 16, num_gpu_blocks: 3072, router_mode: [kv_router, round_robin], overlap_score_credit: \
                 [0.0, 1.0], prefill_load_scale: [0.0, 1.0, 8.0], router_temperature: [0.0, 0.5]",
         workload: "trace_path: scenarios/traces/conversation.jsonl, arrival_speedup_ratio: 2.0",
+        goal: "target: pareto",
+    },
+    Definition {
+        name: "agg_e2e",
+        space: "gpu_budget: 12, num_gpu_blocks: 3072, backend: [vllm, sglang], router_mode: [kv_router, least_loaded], \
+                overlap_score_credit: [0.0, 1.0], prefill_load_scale: [0.0, 1.0, 8.0], router_temperature: [0.0, 0.5], \
+                agg_max_num_batched_tokens: [8192], agg_max_num_seqs: [256, 512]",
+        workload: "trace_path: scenarios/traces/toolagent.jsonl, arrival_speedup_ratio: 1.5",
+        goal: "target: e2e_latency",
+    },
+    Definition {
+        name: "closed_loop_goodput",
+        space: "parallel_configs: [{tp: 2, replicas: 5}], num_gpu_blocks: 3072, backend: [vllm, trtllm], router_mode: \
+                [kv_router, least_loaded, {policy: kv_router, queue_threshold: 1.0}, {policy: kv_router, \
+                kv_event_lag_ms: 100}], agg_max_num_seqs: [256, 512]",
+        workload: "isl: 4000, osl: 200, concurrency: 120, num_request_ratio: 4, shared_prefix_ratio: 0.6, \
+                   num_prefix_groups: 30, turns_per_session: 3",
+        goal: "target: goodput_per_gpu, sla: {ttft_ms: 1500, itl_ms: 40}",
+    },
+    Definition {
+        name: "pareto_closed_loop",
+        space: "gpu_budget: 12, num_gpu_blocks: 2048, router_mode: [kv_router, round_robin], overlap_score_credit: \
+                [0.0, 1.0], prefill_load_scale: [0.0, 1.0, 8.0], router_temperature: [0.0, 0.5]",
+        workload: "isl: 3000, osl: 150, concurrency: 64, num_request_ratio: 4, shared_prefix_ratio: 0.7, \
+                   num_prefix_groups: 20, turns_per_session: 2",
         goal: "target: pareto",
     },
 ];

@@ -16,6 +16,10 @@ const LEAST_SPREAD: f64 = 0.1;
 const SHORTFALL: f64 = 10.0;
 /// How far from the worst observation to the best a point has to reach to be of any interest.
 const INTEREST: f64 = 0.5;
+/// The least standard deviation of a label, so that one without doubt can be compared.
+const LEAST_DOUBT: f64 = 1e-9;
+/// Standard deviations below the best from which on an improvement is approximated.
+const FAR_BELOW: f64 = -8.0;
 /// Directions in which a frontier is looked at.
 const DIRECTIONS: usize = 200;
 /// How far below the worst label the reference of a frontier lies.
@@ -24,7 +28,9 @@ const MARGIN: f64 = 0.01;
 /// What points are worth, given what was observed.
 pub(super) struct Outlook {
     scalarisation: Scalarisation,
-    /// What a point has to be worth more than to be of any interest.
+    /// The best label of the only objective.
+    best: f64,
+    /// With several objectives: what a point has to be worth more than to be of any interest.
     floor: f64,
     /// With one objective: the expected label of the observation with the highest upper confidence bound. With several: those
     /// of the observations that no other is expected to beat.
@@ -57,19 +63,22 @@ impl Outlook {
         let worst = worths.iter().copied().fold(f64::INFINITY, f64::min);
         let best = worths.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let floor = worst + INTEREST * (best - worst);
-        Self { scalarisation, floor, front, objectives: beliefs.len(), thresholds }
+        Self { scalarisation, best, floor, front, objectives: beliefs.len(), thresholds }
     }
 
-    /// What may be hoped for: how much more than of no interest a point may be worth, by the chance that it meets all
-    /// constraints. What is of no interest is none the better for being unlikely.
+    /// What may be hoped for, by the chance that the point meets all constraints. With one objective, the logarithm of how much
+    /// better than the best observation it is expected to be; with several, how much more than of no interest it may be worth,
+    /// where what is of no interest is none the better for being unlikely.
     pub(super) fn hope(&self, beliefs: &[Beliefs], point: usize) -> f64 {
         let (objectives, constraints) = beliefs.split_at(self.objectives);
-        let worth = self.scalarisation.worth(&upper_bounds(objectives, point)) - self.floor;
-        if worth <= 0.0 {
-            return worth;
-        }
         let constraints = constraints.iter().zip(&self.thresholds);
-        constraints.fold(worth, |worth, (one, least)| worth * chance(one, *least, point))
+        let chances = constraints.map(|(one, least)| chance(one, *least, point));
+        if let [one] = objectives {
+            let improvement = log_improvement(one, self.best, point);
+            return chances.fold(improvement, |hope, chance| hope + libm::log(chance.max(f64::MIN_POSITIVE)));
+        }
+        let worth = self.scalarisation.worth(&upper_bounds(objectives, point)) - self.floor;
+        if worth <= 0.0 { worth } else { chances.fold(worth, |worth, chance| worth * chance) }
     }
 
     /// What it is worth to learn about a point: its uncertainty, less a penalty if it is unlikely to be among the best or to be
@@ -94,6 +103,22 @@ impl Outlook {
 pub(super) fn upper_bounds(beliefs: &[Beliefs], point: usize) -> Vec<f64> {
     let bound = |one: &Beliefs| one.means[point] + HOPE * libm::sqrt(one.pending_variances[point]);
     beliefs.iter().map(bound).collect()
+}
+
+/// The logarithm of the improvement over the best label that is expected of a point (Jones, Schonlau and Welch 1998), `s (z N(z)
+/// + n(z))` with `z` standard deviations `s` from the best to the mean. Far below the best, where that is too small for a number, it
+/// follows the first term of its asymptotic series, `s n(z) / z²`, so that points can still be told apart.
+fn log_improvement(objective: &Beliefs, best: f64, point: usize) -> f64 {
+    let spread = libm::sqrt(objective.pending_variances[point]).max(LEAST_DOUBT);
+    let distance = (objective.means[point] - best) / spread;
+    let log_density = -0.5 * (distance * distance + libm::log(std::f64::consts::TAU));
+    let share = if distance < FAR_BELOW {
+        log_density - 2.0 * libm::log(-distance)
+    } else {
+        let below = 0.5 * libm::erfc(-distance * std::f64::consts::FRAC_1_SQRT_2);
+        libm::log(libm::exp(log_density) + distance * below)
+    };
+    libm::log(spread) + share
 }
 
 /// The chance that a point meets a constraint: that its label is not below the least there.
@@ -176,6 +201,7 @@ mod tests {
         let thresholds = vec![0.0];
         Outlook {
             scalarisation: Scalarisation::Single,
+            best: 0.3,
             floor: -0.5,
             objectives: front[0].len(),
             front,
@@ -202,36 +228,74 @@ mod tests {
         assert!((worth(&[&[0.9, 0.53], &[0.3, 0.9]]) - (0.15 - 10.0 * 0.03)).abs() < 1e-12);
     }
 
+    /// An outlook on a frontier of which the worst observation is worth 0 and the best, at these labels, something.
+    fn frontier(best: [f64; 2], thresholds: Vec<f64>) -> Outlook {
+        let labels = [vec![-0.5, -0.5], best.to_vec()];
+        let mut stream = ChaCha8Rng::seed_from_u64(1);
+        let none = [beliefs(&[0.0; 2], &[0.0; 2], &[0.0; 2]), beliefs(&[0.0; 2], &[0.0; 2], &[0.0; 2])];
+        Outlook::new(&labels, Scalarisation::new(&labels, &mut stream), &none, thresholds)
+    }
+
     #[test]
     fn of_interest_is_what_reaches_half_way_from_the_worst_to_the_best() {
-        let one = beliefs(&[0.0; 2], &[0.0; 2], &[0.0; 2]);
-        let outlook = Outlook::new(
-            &[vec![-0.4], vec![0.3]],
-            Scalarisation::Single,
-            std::slice::from_ref(&one),
-            Vec::new(),
-        );
-        assert!((outlook.hope(&[beliefs(&[0.1], &[0.0], &[0.0])], 0) - 0.15).abs() < 1e-12);
+        let outlook = frontier([0.1, 0.2], Vec::new());
+        let labels = [0.4, 0.3];
+        let worth = |labels: &[f64]| outlook.scalarisation.worth(labels);
+        // Nothing is worth less than what was reached, so that half way is all of it.
+        assert_eq!(worth(&[-0.5, -0.5]), worth(&[0.1, 0.2]));
+        let point = labels.map(|label| beliefs(&[label], &[0.0], &[0.0]));
+        assert!((outlook.hope(&point, 0) - (worth(&labels) - worth(&[0.1, 0.2]))).abs() < 1e-12);
+    }
+
+    #[test]
+    fn an_improvement_is_expected_where_the_mean_or_the_doubt_is_great() {
+        // From the formula, in another language; the last is its asymptotic series, exact to a twentieth at 10 deviations.
+        for (mean, spread, expected) in [
+            (0.2, 0.1_f64, -4.787_706_118_706_686),
+            (0.4, 0.2, -1.969_265_596_179_164),
+            (-0.4, 0.1, -31.670_692_276_135_398),
+            (-0.7, 0.1, -57.855_3),
+        ] {
+            let one = beliefs(&[mean], &[9.0], &[spread * spread]);
+            let found = outlook(&[&[0.3]]).hope(std::slice::from_ref(&one), 0);
+            let tolerance = if mean < -0.5 { 0.05 } else { 1e-9 };
+            assert!((found - expected).abs() < tolerance, "{mean}: {found} is not {expected}");
+        }
+        let certain = outlook(&[&[0.3]]).hope(&[beliefs(&[0.2], &[0.0], &[0.0])], 0);
+        assert!(certain.is_finite() && certain < -1e6);
     }
 
     #[test]
     fn what_is_hardly_feasible_is_hardly_worth_anything() {
-        let objective = || beliefs(&[0.2, 0.2], &[0.0, 0.0], &[0.0, 0.0]);
+        let objective = || beliefs(&[0.2, 0.2], &[0.01, 0.01], &[0.01, 0.01]);
         let feasibility = beliefs(&[0.3, -0.3], &[0.03, 0.03], &[0.03, 0.03]);
         // The spread is 0.2: 1.5 standard deviations from 0.
-        let chance = 0.933_192_798_731_141_9;
+        let chance = 0.933_192_798_731_141_9_f64;
         let both = [objective(), feasibility];
         let usual = outlook(&[&[0.2]]);
-        assert!((usual.hope(&both, 0) - 0.7 * chance).abs() < 1e-12);
-        assert!((usual.hope(&both, 1) - 0.7 * (1.0 - chance)).abs() < 1e-12);
-        assert!((usual.hope(&both[..1], 0) - 0.7).abs() < 1e-12);
+        let alone = usual.hope(&both[..1], 0);
+        assert!((usual.hope(&both, 0) - alone - chance.ln()).abs() < 1e-12);
+        assert!((usual.hope(&both, 1) - alone - (1.0 - chance).ln()).abs() < 1e-12);
         let stricter = Outlook { thresholds: vec![0.6], ..outlook(&[&[0.2]]) };
-        assert!((stricter.hope(&both, 0) - 0.7 * (1.0 - chance)).abs() < 1e-12);
-        let choosy = Outlook { floor: 0.9, ..outlook(&[&[0.2]]) };
-        assert!((choosy.hope(&both, 1) + 0.7).abs() < 1e-12, "no better for being unlikely");
-        assert_eq!(usual.exploration(&both, 0), 0.0);
+        assert!((stricter.hope(&both, 0) - alone - (1.0 - chance).ln()).abs() < 1e-12);
+        assert_eq!(usual.exploration(&both, 0), 0.1);
         let shortfall = 0.3 - 0.5 * 0.03_f64.sqrt();
-        assert!((usual.exploration(&both, 1) + 10.0 * shortfall).abs() < 1e-12);
+        assert!((usual.exploration(&both, 1) - 0.1 + 10.0 * shortfall).abs() < 1e-12);
+    }
+
+    #[test]
+    fn on_a_frontier_only_what_is_of_interest_is_the_worse_for_being_unlikely() {
+        let all = |label: f64| {
+            let objective = || beliefs(&[label], &[0.0], &[0.0]);
+            [objective(), objective(), beliefs(&[-0.3], &[0.03], &[0.03])]
+        };
+        let outlook = frontier([0.1, 0.1], vec![0.0]);
+        let unlikely = 1.0 - 0.933_192_798_731_141_9;
+        let alone = outlook.hope(&all(0.4)[..2], 0);
+        assert!(alone > 0.0);
+        assert!((outlook.hope(&all(0.4), 0) - alone * unlikely).abs() < 1e-12);
+        let choosy = Outlook { floor: 9.0, ..frontier([0.1, 0.1], vec![0.0]) };
+        assert_eq!(choosy.hope(&all(0.4), 0), choosy.hope(&all(0.4)[..2], 0));
     }
 
     /// The mean over all directions of reach² is the area by a quarter of π, so that the estimate can be checked.

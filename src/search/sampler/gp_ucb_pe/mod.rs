@@ -15,6 +15,7 @@ mod kernel;
 mod minimise;
 mod pool;
 mod process;
+mod twins;
 mod warping;
 
 use std::collections::VecDeque;
@@ -27,6 +28,7 @@ use self::acquisition::{Outlook, Scalarisation, upper_bounds};
 use self::constraints::constraints;
 use self::pool::Pool;
 use self::process::{Beliefs, Evidence, Process};
+use self::twins::Twins;
 use super::encoding::{Encoding, Features};
 use super::halton::Halton;
 use super::merit::best_first;
@@ -233,6 +235,16 @@ impl GpUcbPe {
         Outlook::new(&model.labels, scalarisation, &beliefs, model.thresholds.clone())
     }
 
+    /// What was tried, and which settings made a difference. That two points do not count is no result unless it is known by
+    /// how much they miss the bar.
+    fn twins(&self) -> Twins {
+        let result = |(figures, margin): (&Option<Vec<f64>>, &Option<f64>)| {
+            (figures.is_some() || margin.is_some()).then(|| (figures.clone(), *margin))
+        };
+        let results: Vec<_> = self.figures.iter().zip(&self.margins).map(result).collect();
+        Twins::new(&self.features, &results)
+    }
+
     /// The points among which a batch is chosen.
     fn pool(
         &mut self,
@@ -240,18 +252,19 @@ impl GpUcbPe {
         best: &[Point],
         hope: impl Fn(&[Beliefs], usize) -> f64,
     ) -> Pool {
+        let twins = self.twins();
         let dealer = self.first.dealer();
         if self.space.size() <= pool::ALL {
             let all = (0..self.space.size()).map(|index| self.space.point(index));
             let free = all.filter(|point| !dealer.is_taken(point)).collect();
-            return Pool::new(&self.encoding, processes, free);
+            return Pool::new(&self.encoding, processes, twins, free);
         }
         let mut points = pool::random_points(&self.space, dealer, &mut self.stream);
         for point in best {
             points.extend(pool::neighbours(&self.space, point));
         }
         points.retain(|point| !dealer.is_taken(point));
-        let mut pool = Pool::new(&self.encoding, processes, points);
+        let mut pool = Pool::new(&self.encoding, processes, twins, points);
         for _ in 0..pool::CLIMBS {
             let around = pool.top(pool::STARTS, &hope);
             let mut more: Vec<Point> =

@@ -7,6 +7,7 @@ use rand_chacha::ChaCha8Rng;
 use rustc_hash::FxHashSet;
 
 use super::process::{Beliefs, Process};
+use super::twins::Twins;
 use crate::search::sampler::dealer::Dealer;
 use crate::search::sampler::encoding::{Encoding, Features};
 use crate::search::space::{Point, Space};
@@ -27,16 +28,21 @@ pub(super) struct Pool {
     members: FxHashSet<Point>,
     beliefs: Vec<Beliefs>,
     chosen: Vec<bool>,
+    /// What was tried or chosen, and for each point whether it is a copy of some of that.
+    twins: Twins,
+    are_twins: Vec<bool>,
 }
 
 impl Pool {
-    pub(super) fn new(encoding: &Encoding, processes: &[Process], points: Vec<Point>) -> Self {
+    pub(super) fn new(encoding: &Encoding, processes: &[Process], twins: Twins, points: Vec<Point>) -> Self {
         let mut pool = Self {
             points: Vec::new(),
             features: Vec::new(),
             members: FxHashSet::default(),
             beliefs: processes.iter().map(|process| process.beliefs(&[])).collect(),
             chosen: Vec::new(),
+            twins,
+            are_twins: Vec::new(),
         };
         pool.extend(encoding, processes, points);
         pool
@@ -49,6 +55,7 @@ impl Pool {
         for (beliefs, process) in self.beliefs.iter_mut().zip(processes) {
             beliefs.append(process.beliefs(&features));
         }
+        self.are_twins.extend(features.iter().map(|at| self.twins.has(at)));
         self.chosen.resize(self.chosen.len() + points.len(), false);
         self.points.append(&mut points);
         self.features.extend(features);
@@ -63,10 +70,19 @@ impl Pool {
         }
     }
 
-    /// The place of the point that is worth most, the first of equals; `None` when all were chosen.
+    /// The place of the point that is worth most, the first of equals; `None` when all were chosen. A copy of what was tried
+    /// comes only when there is nothing else.
     pub(super) fn best(&self, worth: impl Fn(&[Beliefs], usize) -> f64) -> Option<usize> {
+        self.best_of(&worth, |place| !self.are_twins[place]).or_else(|| self.best_of(&worth, |_| true))
+    }
+
+    fn best_of(
+        &self,
+        worth: &impl Fn(&[Beliefs], usize) -> f64,
+        is_wanted: impl Fn(usize) -> bool,
+    ) -> Option<usize> {
         let mut best: Option<(f64, usize)> = None;
-        for place in (0..self.points.len()).filter(|&place| !self.chosen[place]) {
+        for place in (0..self.points.len()).filter(|&place| !self.chosen[place] && is_wanted(place)) {
             let worth = worth(&self.beliefs, place);
             if best.is_none_or(|(most, _)| worth > most) {
                 best = Some((worth, place));
@@ -75,10 +91,12 @@ impl Pool {
         best.map(|(_, place)| place)
     }
 
-    /// The points that are worth most.
+    /// The points that are worth most, copies of what was tried left out.
     pub(super) fn top(&self, count: usize, worth: impl Fn(&[Beliefs], usize) -> f64) -> Vec<Point> {
-        let mut order: Vec<(f64, usize)> =
-            (0..self.points.len()).map(|place| (worth(&self.beliefs, place), place)).collect();
+        let mut order: Vec<(f64, usize)> = (0..self.points.len())
+            .filter(|&place| !self.are_twins[place])
+            .map(|place| (worth(&self.beliefs, place), place))
+            .collect();
         order.sort_by(|left, right| right.0.total_cmp(&left.0).then(left.1.cmp(&right.1)));
         order.into_iter().take(count).map(|(_, place)| self.points[place].clone()).collect()
     }
@@ -86,6 +104,11 @@ impl Pool {
     /// Chooses a point: what is believed of the others takes into account that it will be observed.
     pub(super) fn choose(&mut self, place: usize, processes: &[Process]) -> Point {
         self.chosen[place] = true;
+        let chosen = &self.features[place];
+        self.twins.add(chosen);
+        for (is_twin, at) in self.are_twins.iter_mut().zip(&self.features) {
+            *is_twin |= self.twins.are_twins(at, chosen);
+        }
         for (beliefs, process) in self.beliefs.iter_mut().zip(processes) {
             beliefs.choose(place, process, &self.features);
         }
