@@ -2,9 +2,10 @@
 //!
 //! Batched Bayesian optimisation by upper confidence bounds and pure exploration. Every objective has a Gaussian process
 //! over the knobs ([`process`]), fitted anew for every batch to labels that are robust against outliers ([`warping`]). The
-//! first point of a batch is, most of the time, the one with the highest upper confidence bound; the others are mostly those
-//! about which least is known among all that may still be the best ([`acquisition`]); whatever was chosen earlier in the batch
-//! counts as known. Several objectives are brought together by random hypervolume scalarisation.
+//! first point of a batch is, most of the time, the most hopeful one; the others are mostly those about which least is known
+//! among all that may still be the best ([`acquisition`]); whatever was chosen earlier in the batch counts as known. Several
+//! objectives are brought together by random hypervolume scalarisation of their upper bounds; of a single one, the expected
+//! improvement does better. What is most likely a copy of a point that was tried comes last ([`twins`]).
 //!
 //! The inner search is over points of the space itself, so nothing has to be rounded and nothing comes twice: all points of
 //! a small space, and of a large one a random part and what lies around the best.
@@ -42,7 +43,7 @@ const FIRST_POINTS: usize = 8;
 const AFRESH: f64 = 1.5;
 /// How often the first point of a batch explores instead.
 const EXPLORE_FIRST: f64 = 0.1;
-/// How often a later point of a batch follows its upper confidence bound instead.
+/// How often a later point of a batch is the most hopeful one instead.
 const EXPLOIT_LATER: f64 = 0.5;
 /// The same where there are several objectives: many points of a frontier are worth following.
 const EXPLOIT_LATER_ON_FRONTIERS: f64 = 0.75;
@@ -80,7 +81,7 @@ struct Model {
 
 /// What was chosen from a pool.
 enum Choice {
-    HighestBound,
+    MostHopeful,
     LeastKnown,
 }
 
@@ -172,9 +173,9 @@ impl GpUcbPe {
         let mut batch = Vec::with_capacity(count);
         while batch.len() < count {
             let switches = self.stream.random_bool(if batch.is_empty() { EXPLORE_FIRST } else { later });
-            let choice = if batch.is_empty() == switches { Choice::LeastKnown } else { Choice::HighestBound };
+            let choice = if batch.is_empty() == switches { Choice::LeastKnown } else { Choice::MostHopeful };
             let chosen = pool.best(|beliefs, point| match choice {
-                Choice::HighestBound => outlook.hope(beliefs, point),
+                Choice::MostHopeful => outlook.hope(beliefs, point),
                 Choice::LeastKnown => outlook.exploration(beliefs, point),
             });
             let Some(chosen) = chosen else { break };
