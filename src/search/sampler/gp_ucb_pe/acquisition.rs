@@ -105,9 +105,9 @@ pub(super) fn upper_bounds(beliefs: &[Beliefs], point: usize) -> Vec<f64> {
     beliefs.iter().map(bound).collect()
 }
 
-/// The logarithm of the improvement over the best label that is expected of a point (Jones, Schonlau and Welch 1998), `s (z N(z)
-/// + n(z))` with `z` standard deviations `s` from the best to the mean. Far below the best, where that is too small for a number, it
-/// follows the first term of its asymptotic series, `s n(z) / z²`, so that points can still be told apart.
+/// The logarithm of the improvement over the best label that is expected of a point (Jones, Schonlau and Welch 1998): with `z`
+/// standard deviations `s` from the best to the mean, `s (z N(z) + n(z))`. Far below the best, where that is too small for a
+/// number, it follows the first term of its asymptotic series, `s n(z) / z²`, so that points can still be told apart.
 fn log_improvement(objective: &Beliefs, best: f64, point: usize) -> f64 {
     let spread = libm::sqrt(objective.pending_variances[point]).max(LEAST_DOUBT);
     let distance = (objective.means[point] - best) / spread;
