@@ -30,7 +30,7 @@ pub(crate) struct Definition {
     goal: &'static str,
 }
 
-/// What the bundled traces and generated loads are searched for. Every table has more than three thousand points.
+/// What the bundled traces and generated loads are searched for. Nearly all tables have more than three thousand points.
 pub(crate) const DEFINITIONS: [Definition; 18] = [
     Definition {
         name: "router_e2e",
