@@ -12,7 +12,8 @@ use super::console::Console;
 use super::failure::{Failure, Status};
 use super::names::Kind;
 use super::results::{
-    answer, apart, figure, flattened, replay_report, request_rows, search_result, shown, trial_rows,
+    answer, apart, figure, flattened, note_unfinished, replay_report, request_rows, search_result, shown,
+    trial_rows,
 };
 
 /// Steps in the life of a request, in order, with what they are called.
@@ -73,6 +74,9 @@ pub(super) fn run(arguments: &DiffArguments, console: Console) -> Result<Status,
             )));
         }
     };
+    for folder in [a, b] {
+        note_unfinished(folder, console);
+    }
     match console.format() {
         Format::Text => Console::print(&difference.text())?,
         Format::Json => Console::print_json(&difference)?,

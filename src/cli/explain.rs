@@ -12,7 +12,9 @@ use super::failure::{Failure, Status};
 use super::input::load_document;
 use super::prepare::{self, ReadyReplay};
 use super::replay::replay_failure;
-use super::results::{apart, candidate, figure, is_frontier, objectives, search_result, shown, tick_rows};
+use super::results::{
+    apart, candidate, figure, is_frontier, note_unfinished, objectives, search_result, shown, tick_rows,
+};
 use crate::config::Override;
 use crate::registry::Registry;
 use crate::report::activity::{ActivityDetail, RouteRecord};
@@ -45,7 +47,10 @@ pub(super) fn run(
             explain_request(scenario, request, &overrides.set, registry, console)?
         }
         ExplainCommand::Tick { folder, tick } => explain_tick(folder, *tick)?,
-        ExplainCommand::Candidate { folder, rank } => explain_candidate(folder, *rank)?,
+        ExplainCommand::Candidate { folder, rank } => {
+            note_unfinished(folder, console);
+            explain_candidate(folder, *rank)?
+        }
     };
     match console.format() {
         Format::Text => Console::print(&explanation.text)?,

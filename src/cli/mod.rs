@@ -74,7 +74,8 @@ fn run_with(registry: Registry, arguments: impl Iterator<Item = OsString>) -> St
 fn dispatch(arguments: Arguments, registry: Arc<Registry>) -> Result<Status, Failure> {
     let Arguments { output, command } = arguments;
     if let Command::Report(arguments) = &command {
-        return report::run(arguments, arguments.format.or(output.format).unwrap_or(FormatChoice::Html));
+        let form = arguments.format.or(output.format).unwrap_or(FormatChoice::Html);
+        return report::run(arguments, form, Console::new(output, Format::Text));
     }
     let format = match output.format {
         None | Some(FormatChoice::Text) => Format::Text,

@@ -9,12 +9,16 @@ use super::names::{Kind, REQUESTS};
 use super::output::look_at_file;
 use super::overwrite;
 use super::results::{
-    answer, find, replay_report, request_rows, search_result, series, tick_rows, trial_rows,
+    answer, find, note_unfinished, replay_report, request_rows, search_result, series, tick_rows, trial_rows,
 };
 use crate::report::files::write_atomically;
 use crate::report::html::{Figure, Page, ReplayFiles, STYLE, SearchFiles, replay_page, search_page};
 
-pub(super) fn run(arguments: &ReportArguments, form: FormatChoice) -> Result<Status, Failure> {
+pub(super) fn run(
+    arguments: &ReportArguments,
+    form: FormatChoice,
+    console: Console,
+) -> Result<Status, Failure> {
     if let Some(path) = &arguments.output {
         look_at_file("--output", path)?;
         let results = [Kind::Replay, Kind::Search].into_iter();
@@ -22,6 +26,7 @@ pub(super) fn run(arguments: &ReportArguments, form: FormatChoice) -> Result<Sta
         overwrite::refuse(&inputs.collect::<Vec<_>>(), &[("--output".to_owned(), path.clone())])?;
     }
     let page = load(&arguments.folder)?;
+    note_unfinished(&arguments.folder, console);
     let text = match form {
         FormatChoice::Html if arguments.figure.is_some() => {
             return Err(Failure::input("--figure: a single figure needs --format svg, csv or json"));

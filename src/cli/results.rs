@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value};
 
 use super::checks;
+use super::console::Console;
 use super::failure::Failure;
 use super::input::open_file;
-use super::names::{CANDIDATES, Kind, REPORT, REQUESTS, SCALING, SERIES, TRIALS};
+use super::names::{CANDIDATES, Kind, NEXT_TRIALS, REPORT, REQUESTS, SCALING, SERIES, TRIALS};
 use crate::config;
 use crate::report::files::SCHEMA_VERSION;
 use crate::search::Journal;
@@ -38,6 +39,16 @@ pub(super) fn answer(folder: &Path) -> Result<Kind, Failure> {
         (false, false) => refuse(
             "holds neither report.json nor candidates.json: give the --output-dir of a replay or a search",
         ),
+    }
+}
+
+/// Says so where a folder holds the trials of a later search than the one whose answer is read.
+pub(super) fn note_unfinished(folder: &Path, console: Console) {
+    if find(folder, NEXT_TRIALS).is_some() {
+        let folder = folder.display();
+        console.note(format!(
+            "note: {folder}: a later search has not finished ({NEXT_TRIALS}); this is the answer before it"
+        ));
     }
 }
 

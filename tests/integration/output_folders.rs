@@ -96,6 +96,15 @@ fn the_next_answer_waits_until_it_is_complete() {
     kill(start(&place, &long, "out/trials.next.jsonl"));
     let _ = std::fs::remove_file(place.path("out/.spica.lock"));
     let next = place.read("out/trials.next.jsonl");
+    for command in [
+        &["report", "out"][..],
+        &["diff", "out", "out"],
+        &["deploy", "out"],
+        &["explain", "candidate", "out"],
+    ] {
+        let said = place.run(command).ending(0).stderr;
+        assert!(said.contains("out: a later search has not finished (trials.next.jsonl)"), "{said}");
+    }
     let earlier = || {
         let files = bytes(&place, "out");
         files.into_iter().filter(|(name, _)| !name.contains("next")).collect::<Vec<_>>()

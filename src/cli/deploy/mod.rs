@@ -19,7 +19,7 @@ use super::console::Console;
 use super::failure::{Failure, Status};
 use super::names::{COMMANDS, DYNAMO, KUBERNETES, Kind};
 use super::output::{OutputFolder, look_at_folder};
-use super::results::{answer, chosen, replay_report};
+use super::results::{answer, chosen, note_unfinished, replay_report};
 
 /// A candidate, ready to be written down.
 struct Plan {
@@ -53,6 +53,7 @@ pub(super) fn run(arguments: &DeployArguments, console: Console) -> Result<Statu
         look_at_folder("--output-dir", path)?;
     }
     let plan = plan(arguments)?;
+    note_unfinished(&arguments.folder, console);
     if let Some(path) = &arguments.output_dir {
         let folder = OutputFolder::open(path, Kind::Deployment)?;
         let mut files = folder.replacement();
