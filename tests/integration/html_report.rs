@@ -217,6 +217,11 @@ fn a_frontier_stands_before_the_other_trials() {
     place.run(&["search", "search.yaml", "--output-dir", "out"]).ending(0);
     let html = place.run(&["report", "out"]).ending(0).stdout;
     stands_alone(&html);
+    assert!(html.contains("<h2>Router and planner of rank 1, one end of the frontier</h2>"));
+    let head = html.split("<h2>Frontier</h2>").nth(1).unwrap().split("</thead>").next().unwrap();
+    let named: Vec<&str> = head.split("<button type=\"button\">").skip(1).take(4).collect();
+    let named = named.iter().map(|name| name.split("</button>").next().unwrap().replace("<wbr>", ""));
+    assert_eq!(named.collect::<Vec<_>>(), ["rank", "throughput_per_gpu", "e2e_latency", "used_gpus"]);
     let result = place.read_json("out/candidates.json");
     let candidates = result["candidates"].as_array().unwrap();
     let feasible = result["tally"]["feasible"].as_u64().unwrap() as usize;

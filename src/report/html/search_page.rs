@@ -42,25 +42,25 @@ pub fn search_page(name: &str, files: &SearchFiles) -> Page {
     let others: Vec<Tried<'_>> =
         if objectives.is_empty() { Vec::new() } else { without(&tried, &candidates) };
     let best = candidates.first().map(|one| one.row);
+    // A frontier has no best.
+    let who = if objectives.is_empty() { "the best candidate" } else { "rank 1, one end of the frontier" };
     let mut effect_figures = parallel(&tried, score);
     effect_figures.extend(effects(&tried, &all_knobs, score));
     let mut sections = vec![
-        ranking(&candidates, &knobs),
+        ranking(&candidates, &knobs, &objectives),
         Section::Figures {
             heading: "Candidates".into(),
             figures: vec![frontier(&candidates, &others, &all_knobs), best_so_far(&files.trials, score)],
         },
-        policies(best),
+        policies(best, who),
         Section::Figures { heading: "Effect of each setting".into(), figures: effect_figures },
         Section::Figures { heading: "What did not count".into(), figures: vec![rejected(&files.result)] },
         rejected_table(&files.result),
         left_out(&files.result),
     ];
     if let Some(best) = best {
-        sections.push(Section::Details {
-            heading: "Settings of the best candidate".into(),
-            text: pretty(&best["config"]),
-        });
+        sections
+            .push(Section::Details { heading: format!("Settings of {who}"), text: pretty(&best["config"]) });
         sections.push(Section::Details { heading: "Its scenario".into(), text: pretty(&best["scenario"]) });
     }
     Page {
@@ -87,7 +87,7 @@ fn without<'r>(tried: &[Tried<'r>], candidates: &[Tried<'_>]) -> Vec<Tried<'r>> 
 }
 
 /// The settings of the router and of the planner of a candidate.
-fn policies(candidate: Option<&Value>) -> Section {
+fn policies(candidate: Option<&Value>, who: &str) -> Section {
     let deployment = candidate.map_or(&Value::Null, |candidate| &candidate["scenario"]["deployment"]);
     let mut rows = Vec::new();
     for part in ["router", "planner"] {
@@ -100,7 +100,7 @@ fn policies(candidate: Option<&Value>) -> Section {
         rows.extend(settings.map(|(name, value)| vec![json!(part), json!(name), json!(shown(value))]));
     }
     Section::Table {
-        heading: "Router and planner of the best candidate".into(),
+        heading: format!("Router and planner of {who}"),
         filter: false,
         columns: ["part", "setting", "value"].map(str::to_owned).to_vec(),
         rows,
@@ -118,10 +118,10 @@ fn pretty(value: &Value) -> String {
 fn lead(result: &Value) -> String {
     let goal = &result["goal"];
     let what = goal.get("target").or_else(|| goal.get("objective")).unwrap_or(goal);
-    let certified = if result["certified_optimum"] == true {
-        "; every point was evaluated, so rank 1 is the optimum"
-    } else {
-        ""
+    let certified = match (result["certified_optimum"] == true, objectives(result).is_empty()) {
+        (false, _) => "",
+        (true, true) => "; every point was evaluated, so rank 1 is the optimum",
+        (true, false) => "; every point was evaluated, so no point is beyond the frontier",
     };
     format!("goal: {}{certified}", shown(what))
 }
@@ -168,20 +168,27 @@ fn tiles(result: &Value, best: Option<&Value>) -> Vec<(String, String, String)> 
     tiles
 }
 
-fn ranking(candidates: &[Tried<'_>], knobs: &[String]) -> Section {
+fn ranking(candidates: &[Tried<'_>], knobs: &[String], objectives: &[String]) -> Section {
     let is_measured =
         |metric: &&str| candidates.iter().any(|candidate| candidate.row["metrics"][*metric].is_number());
     let metrics: Vec<&str> = METRICS.into_iter().filter(is_measured).collect();
-    let columns = ["rank", "score", "used_gpus"].into_iter().chain(knobs.iter().map(String::as_str));
+    let is_frontier = !objectives.is_empty();
+    let worth = if is_frontier { objectives } else { &["score".to_owned()] };
+    let worth: Vec<&str> = worth.iter().map(String::as_str).collect();
+    let columns = ["rank"].into_iter().chain(worth.iter().copied()).chain(["used_gpus"]);
+    let columns = columns.chain(knobs.iter().map(String::as_str));
     let row = |candidate: &Tried<'_>| {
         let candidate = candidate.row;
-        let place = ["rank", "score", "used_gpus"].map(|key| candidate[key].clone());
+        let worths = if is_frontier { &candidate["objectives"] } else { candidate };
+        let worths = worth.iter().map(|name| worths[name].clone());
+        let place =
+            [candidate["rank"].clone()].into_iter().chain(worths).chain([candidate["used_gpus"].clone()]);
         let settings = knobs.iter().map(|knob| candidate["config"].get(knob).cloned().unwrap_or_default());
         let figures = metrics.iter().map(|metric| candidate["metrics"][*metric].clone());
-        place.into_iter().chain(settings).chain(figures).collect()
+        place.chain(settings).chain(figures).collect()
     };
     Section::Table {
-        heading: "Ranking".into(),
+        heading: if is_frontier { "Frontier" } else { "Ranking" }.into(),
         filter: true,
         columns: columns.chain(metrics.iter().copied()).map(str::to_owned).collect(),
         rows: candidates.iter().map(row).collect(),

@@ -35,11 +35,14 @@ impl Tried<'_> {
 
     /// It in words.
     pub(super) fn description(&self, knobs: &[String]) -> String {
-        let mut words = vec![
-            self.name.clone(),
-            format!("score {}", shown(&self.row["score"])),
-            format!("{} GPUs", shown(&self.row["used_gpus"])),
-        ];
+        let mut words = vec![self.name.clone()];
+        match self.row["objectives"].as_object() {
+            Some(objectives) => {
+                words.extend(objectives.iter().map(|(name, value)| format!("{name} {}", shown(value))));
+            }
+            None => words.push(format!("score {}", shown(&self.row["score"]))),
+        }
+        words.push(format!("{} GPUs", shown(&self.row["used_gpus"])));
         let settings = knobs.iter().filter_map(|knob| Some((knob, self.setting(knob)?)));
         words.extend(settings.map(|(knob, value)| format!("{knob}: {}", shown(value))));
         words.join("\n")
