@@ -12,7 +12,8 @@ use super::facts::FactFile;
 use super::presets::ScalingPolicy;
 use super::reader::{Reader, Section};
 use super::scenario::{
-    Backend, CapacitySource, Deployment, DeploymentMode, EngineOptions, KvTransfer, Scenario, TimingConfig,
+    Backend, CapacitySource, Deployment, DeploymentMode, EngineOptions, KvTransfer, PricedModel, Scenario,
+    TimingConfig,
 };
 use super::search::{LoadShape, SearchSpace, SmartSearchConfig, SweepConfig};
 use super::tree::{Content, Entry, Node};
@@ -206,12 +207,7 @@ fn report_facts(reader: &Reader<'_>, tree: &Node, files: [&Vec<FactFile>; 2], us
 
 /// The models and GPUs that a timing names.
 fn names_in(timing: &TimingConfig) -> impl Iterator<Item = &str> {
-    let priced = match timing {
-        TimingConfig::Profile(profile) => Some(&profile.of),
-        TimingConfig::Roofline(model) => Some(model),
-        TimingConfig::Polynomial | TimingConfig::Fixed { .. } | TimingConfig::Grid(_) => None,
-    };
-    let names = priced.into_iter().flat_map(|priced| [&priced.model_name, &priced.hardware_sku]);
+    let names = timing.priced().into_iter().flat_map(|priced| [&priced.model_name, &priced.hardware_sku]);
     names.filter_map(Option::as_deref)
 }
 
@@ -382,6 +378,15 @@ fn pricing(config: &SmartSearchConfig) -> Vec<Rule<'static>> {
     let blocks = format!("beside `num_gpu_blocks`, which is {blocks}, given or by default");
     let memory =
         |key, mode| Rule::refusing(key, space.deployment_mode.contains(&mode), sized, blocks.clone());
+    let experts = |key, axis: fn(&PricedModel) -> Option<u32>| {
+        let is_written = space.timing.priced().and_then(axis).is_some();
+        Rule::refusing(
+            key,
+            is_written,
+            false,
+            "in a search: the layout of each candidate says it (`parallel_configs`)",
+        )
+    };
     vec![
         Rule::refusing(
             "search_space.backend_version",
@@ -389,6 +394,8 @@ fn pricing(config: &SmartSearchConfig) -> Vec<Rule<'static>> {
             is_profile,
             "without a profile (`timing.model: profile`)",
         ),
+        experts("search_space.timing.moe_tp", |priced| priced.moe_tp),
+        experts("search_space.timing.moe_ep", |priced| priced.moe_ep),
         Rule::refusing(
             "search_space.kv_transfer",
             space.kv_transfer != KvTransfer::default(),

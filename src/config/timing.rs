@@ -34,6 +34,15 @@ pub enum TimingConfig {
 }
 
 impl TimingConfig {
+    /// The model and the GPU that it prices, where it knows them.
+    pub fn priced(&self) -> Option<&PricedModel> {
+        match self {
+            Self::Profile(profile) => Some(&profile.of),
+            Self::Roofline(model) => Some(model),
+            Self::Polynomial | Self::Fixed { .. } | Self::Grid(_) => None,
+        }
+    }
+
     /// The files that it names.
     pub fn files_mut(&mut self) -> impl Iterator<Item = &mut MeasuredFile> {
         let file = match self {

@@ -102,6 +102,21 @@ pub(super) fn absence(space: &SearchSpace, backend: Backend, error: &ProfileErro
     }
 }
 
+/// Names of the timing that are not those of the search space: candidates would be priced as what nobody serves.
+pub(super) fn contradictions(space: &SearchSpace) -> Vec<Refusal> {
+    let Some(priced) = space.timing.priced() else { return Vec::new() };
+    let names = [
+        ("model_name", &priced.model_name, &space.model_name),
+        ("hardware_sku", &priced.hardware_sku, &space.hardware_sku),
+    ];
+    let refusal = |(key, of_timing, of_space): (&str, &Option<String>, &String)| {
+        let of_timing = of_timing.as_ref().filter(|name| !Pack::embedded().prices_alike(name, of_space))?;
+        let message = format!("`{of_timing}` differs from `{of_space}` in `search_space.{key}`");
+        Some(Refusal::new(format!("search_space.timing.{key}"), message))
+    };
+    names.into_iter().filter_map(refusal).collect()
+}
+
 /// A version or a number format of which no engine has a profile, with those that there are.
 pub(super) fn unknown(space: &SearchSpace) -> Vec<Refusal> {
     let Some(names) = ProfileNames::of(space) else { return Vec::new() };

@@ -36,6 +36,7 @@ pub(super) fn refusals(config: &SmartSearchConfig, registry: &Registry) -> Vec<R
     let mut found = Vec::new();
     refuse_deployment(config, &mut found);
     refuse_layouts(config, &mut found);
+    found.extend(profile::contradictions(&config.search_space));
     found.extend(profile::unknown(&config.search_space));
     refuse_scaling(config, &mut found);
     refuse_sweep(&config.sweep, registry, &mut found);
@@ -111,7 +112,7 @@ fn refuse_sweep(sweep: &SweepConfig, registry: &Registry, found: &mut Vec<Refusa
 mod tests {
     use super::*;
     use crate::config::presets::{SCALING_POLICIES, ScalingPolicy};
-    use crate::config::scenario::PolicyConfig;
+    use crate::config::scenario::{PolicyConfig, PricedModel, ProfileConfig, TimingConfig};
     use crate::config::search::ParallelConfig;
     use crate::search::test_support::{config, plan, refusals};
 
@@ -144,6 +145,41 @@ mod tests {
         assert_eq!(text.len(), 2, "{text:?}");
         assert!(text[0].starts_with("search_space.parallel_configs[0]: tp 4 x attention_dp 2"), "{text:?}");
         assert!(text[1].contains("uses 16 GPUs, over search_space.gpu_budget 4"), "{text:?}");
+    }
+
+    #[test]
+    fn prices_are_those_of_what_is_served() {
+        let refused = |model_name: &str, hardware_sku: &str, is_estimate: bool| {
+            let mut config = config();
+            let space = &mut config.search_space;
+            (space.model_name, space.hardware_sku) = ("Qwen/Qwen3-32B".into(), "h200_sxm".into());
+            let of = PricedModel {
+                model_name: Some(model_name.into()),
+                hardware_sku: Some(hardware_sku.into()),
+                ..PricedModel::default()
+            };
+            space.timing = if is_estimate {
+                TimingConfig::Roofline(of)
+            } else {
+                TimingConfig::Profile(ProfileConfig { of, ..ProfileConfig::default() })
+            };
+            let refusals = super::profile::contradictions(&config.search_space);
+            let named = super::refusals(&config, &Registry::builtin());
+            assert!(refusals.iter().all(|refusal| named.contains(refusal)));
+            refusals.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        for is_estimate in [false, true] {
+            assert_eq!(refused("Qwen/Qwen3-32B", "h200_sxm", is_estimate), [""; 0]);
+            assert_eq!(refused("qwen/qwen3-32b", "H200_SXM", is_estimate), [""; 0]);
+            assert_eq!(
+                refused("MiniMaxAI/MiniMax-M2.5", "b200_sxm", is_estimate),
+                [
+                    "search_space.timing.model_name: `MiniMaxAI/MiniMax-M2.5` differs from `Qwen/Qwen3-32B` in \
+                     `search_space.model_name`",
+                    "search_space.timing.hardware_sku: `b200_sxm` differs from `h200_sxm` in `search_space.hardware_sku`",
+                ]
+            );
+        }
     }
 
     #[test]

@@ -180,6 +180,19 @@ fn samplers_beside_an_exhaustive_search_are_refused() {
 }
 
 #[test]
+fn experts_of_a_timing_beside_those_of_the_layouts_are_refused() {
+    let why = &["has no effect", "the layout of each candidate says it"];
+    for model in ["profile", "roofline"] {
+        for key in ["moe_tp", "moe_ep"] {
+            let timing = format!("search_space.timing={{model: {model}, {key}: 1}}");
+            assert_refused(SEARCH, &[&timing], &format!("search_space.timing.{key}"), why);
+        }
+        let timing = format!("search_space.timing={{model: {model}}}");
+        assert_eq!(notes(SEARCH, &[&timing]), [""; 0]);
+    }
+}
+
+#[test]
 fn keys_of_traces_on_other_workloads() {
     assert_refused(SEARCH, &["workload.strict=true"], "workload.strict", &["it is for traces"]);
     assert_told(SEARCH, &["workload.trace_format=mooncake"], "it is for traces");

@@ -1,7 +1,9 @@
 //! Search configurations: the search space.
 
 use spica::config::presets::{PredictorFamily, ScalingPolicy};
-use spica::config::scenario::{DeploymentMode, PolicyConfig, PricedModel, ProfileConfig, TimingConfig};
+use spica::config::scenario::{
+    DeploymentMode, MixedPasses, PolicyConfig, PricedModel, ProfileConfig, TimingConfig,
+};
 use spica::config::search::{ParallelConfig, Shape};
 
 use crate::config::{SEARCH, assert_refused, problems, search};
@@ -326,10 +328,12 @@ fn timing_decides_where_the_cache_size_comes_from() {
     assert_refused(SEARCH, &travel, "search_space.kv_transfer", &["`disagg`"]);
     let given = ["search_space.timing={model: polynomial}", "search_space.num_gpu_blocks=100"];
     assert_eq!(search(&given).search_space.num_gpu_blocks, Some(100));
-    let profile =
-        search(&["search_space.backend_version=0.19", "search_space.timing={model: profile, moe_tp: 2}"]);
+    let profile = search(&[
+        "search_space.backend_version=0.19",
+        "search_space.timing={model: profile, mixed_passes: summed}",
+    ]);
     let TimingConfig::Profile(ProfileConfig {
-        of: PricedModel { model_name, moe_tp, .. },
+        of: PricedModel { model_name, mixed_passes, .. },
         backend_version,
         ..
     }) = profile.search_space.timing
@@ -337,7 +341,7 @@ fn timing_decides_where_the_cache_size_comes_from() {
         panic!("is a profile");
     };
     assert_eq!(model_name.as_deref(), Some("Qwen/Qwen3-32B"));
-    assert_eq!((backend_version.as_deref(), moe_tp), (Some("0.19"), Some(2)));
+    assert_eq!((backend_version.as_deref(), mixed_passes), (Some("0.19"), Some(MixedPasses::Summed)));
     let path = "search_space.backend_version";
     let both =
         ["search_space.backend_version=1.0", "search_space.timing={model: profile, backend_version: 2.0}"];

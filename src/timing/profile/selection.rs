@@ -110,6 +110,14 @@ impl Pack {
         Ok(families[0])
     }
 
+    /// Whether two names stand for the same: spelled alike, or of models that share their profiles.
+    pub fn prices_alike(&self, one: &str, other: &str) -> bool {
+        let share = |family: &Family| {
+            [one, other].iter().all(|name| family.models().any(|model| model.eq_ignore_ascii_case(name)))
+        };
+        one.eq_ignore_ascii_case(other) || self.families().iter().any(share)
+    }
+
     /// The profile of a family under a shape.
     pub fn under<'a>(&'a self, family: &'a Family, wanted: WantedShape) -> Result<Entry<'a>, ProfileError> {
         let found: Vec<Entry<'_>> =
