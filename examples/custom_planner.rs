@@ -8,6 +8,7 @@
 use std::process::ExitCode;
 
 use serde::Deserialize;
+use spica::config::scenario::DeploymentMode;
 use spica::registry::Registry;
 use spica::serving::planner::{Decision, Observation, PlanningPolicy};
 use spica::simulation::SimDuration;
@@ -30,8 +31,19 @@ impl PlanningPolicy for OneForEach {
         SimDuration::from_ns(2_000_000_000)
     }
 
+    fn problems(&self, _: Option<DeploymentMode>) -> Vec<String> {
+        let mut problems = Vec::new();
+        if self.requests_per_worker == 0 {
+            problems.push("requests_per_worker: 0 requests are no load for a worker".into());
+        }
+        if self.most_workers == 0 {
+            problems.push("most_workers: 0 workers serve nobody".into());
+        }
+        problems
+    }
+
     fn plan(&mut self, observation: &Observation) -> Decision {
-        let wanted = observation.outstanding.requests.div_ceil(self.requests_per_worker.max(1));
+        let wanted = observation.outstanding.requests.div_ceil(self.requests_per_worker);
         let workers = u32::try_from(wanted).unwrap_or(u32::MAX).clamp(1, self.most_workers);
         let targets = vec![Some(workers); observation.pools.len()];
         Decision { targets, rule: "one_for_each", ..Decision::default() }

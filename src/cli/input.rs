@@ -66,7 +66,14 @@ fn name_format(config: &WorkloadConfig, console: Console) {
         && trace.format != TraceFormat::Mooncake
     {
         let path = trace.path.display();
-        console.note(format!("{path}: {}", trace.format.reading(trace.rate.map(|rate| rate.request_rate))));
+        console.note(format!(
+            "{path}: {}",
+            trace.format.reading(
+                trace.rate.map(|rate| rate.request_rate),
+                trace.format.usual_time_unit().map(|_| trace.time_unit.into()),
+                trace.columns.as_ref()
+            )
+        ));
     }
 }
 

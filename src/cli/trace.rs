@@ -72,7 +72,11 @@ fn read(arguments: &TraceArguments, zero_output: ZeroOutput, console: Console) -
     };
     let loaded = formats::read(arguments.from, sources.collect(), &options).map_err(refuse)?;
     if arguments.from != TraceFormat::Mooncake {
-        console.note(arguments.from.reading(options.rate.map(|(rate, _)| rate)));
+        console.note(arguments.from.reading(
+            options.rate.map(|(rate, _)| rate),
+            options.time_unit,
+            options.columns.as_ref(),
+        ));
     }
     Ok(loaded)
 }

@@ -5,7 +5,7 @@ use std::io::BufRead;
 use super::formats;
 use super::problem::{Place, Problem, Warning, WorkloadErrors};
 use super::{Workload, inline, synthetic};
-use crate::config::scenario::{TraceSource, TraceTimeUnit, WorkloadConfig, WorkloadSource};
+use crate::config::scenario::{TraceSource, WorkloadConfig, WorkloadSource};
 use crate::workload::Pacing;
 
 /// A workload, and what its owner should know about its input.
@@ -44,13 +44,12 @@ pub fn load(
 
 fn trace_options(source: &TraceSource, config: &WorkloadConfig, pacing: Pacing) -> formats::Options {
     let format = source.format;
-    let time_unit = match source.time_unit {
-        TraceTimeUnit::S => formats::TimeUnit::S,
-        TraceTimeUnit::Ms => formats::TimeUnit::Ms,
-    };
     formats::Options {
         // The usual unit is not asked for, so that it can be called into question.
-        time_unit: format.usual_time_unit().filter(|usual| *usual != source.time_unit).map(|_| time_unit),
+        time_unit: format
+            .usual_time_unit()
+            .filter(|usual| *usual != source.time_unit)
+            .map(|_| source.time_unit.into()),
         rate: source.rate.map(|rate| (rate.request_rate, rate.arrival)),
         sessions: source.sessions,
         columns: source.columns.clone(),

@@ -2,9 +2,10 @@
 
 use std::io::{self, BufRead};
 
+use super::cell;
+use super::clock::Clock;
 use super::intake::{Intake, Row};
 use super::table::{self, Column, required, unused};
-use super::{cell, clock};
 
 const COLUMNS: [Column; 4] = [
     required(&["TIMESTAMP"]),
@@ -14,8 +15,9 @@ const COLUMNS: [Column; 4] = [
 ];
 
 pub(super) fn read(text: impl BufRead, intake: &mut Intake<'_>) -> io::Result<()> {
+    let mut clock = Clock::default();
     table::read(text, &COLUMNS, intake, |row, intake| {
-        let arrival = row.get(0, clock::instant, intake);
+        let arrival = row.get(0, |text| clock.instant(text), intake);
         let input = row.get(1, cell::length, intake);
         let output = row.get(2, cell::length, intake);
         if !matches!(row.text(3), "" | "0") {

@@ -4,10 +4,27 @@ use super::cell::Nanoseconds;
 
 const NS_PER_S: i64 = 1_000_000_000;
 
-/// Nanoseconds from the start of 1970 to the time stamp in `text`; without an offset it is taken as UTC, which is of no
-/// importance as long as all rows do the same.
-pub(super) fn instant(text: &str) -> Result<Nanoseconds, String> {
-    parse(text).ok_or_else(|| format!("\"{text}\" is not a time like 2023-11-16 18:17:03.9799600"))
+/// The time stamps of one trace: all with an offset from UTC, or none.
+#[derive(Debug, Default)]
+pub(super) struct Clock {
+    has_offset: Option<bool>,
+}
+
+impl Clock {
+    /// Nanoseconds from the start of 1970 to the time stamp in `text`; without an offset it is taken as UTC, which is of no
+    /// importance since all rows do the same.
+    pub(super) fn instant(&mut self, text: &str) -> Result<Nanoseconds, String> {
+        let instant = parse(text)
+            .ok_or_else(|| format!("\"{text}\" is not a time like 2023-11-16 18:17:03.9799600"))?;
+        let has_offset = text
+            .split_once([' ', 'T'])
+            .is_some_and(|(_, time)| time.ends_with('Z') || time.contains(['+', '-']));
+        if *self.has_offset.get_or_insert(has_offset) == has_offset {
+            return Ok(instant);
+        }
+        let (this, others) = if has_offset { ("an", "none") } else { ("no", "one") };
+        Err(format!("\"{text}\" has {this} offset from UTC, and the rows before it have {others}"))
+    }
 }
 
 fn parse(text: &str) -> Option<Nanoseconds> {
@@ -76,6 +93,10 @@ fn days(year: i64, month: i64, day: i64) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn instant(text: &str) -> Result<Nanoseconds, String> {
+        Clock::default().instant(text)
+    }
 
     #[test]
     fn instants() {

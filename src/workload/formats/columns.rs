@@ -5,7 +5,7 @@ use std::io::{self, BufRead};
 use indexmap::IndexMap;
 
 use super::cell::{self, Nanoseconds};
-use super::clock;
+use super::clock::Clock;
 use super::intake::{Intake, Row, Unit};
 use super::jsonl::{self, Field};
 use super::table::{self, Column, Need};
@@ -18,11 +18,12 @@ pub(super) const NO_TIMES: &str =
 pub(super) fn read(mut text: impl BufRead, unit: Unit, intake: &mut Intake<'_>) -> io::Result<()> {
     // Without names there is a refusal already.
     let Some(names) = &intake.options().columns else { return Ok(()) };
+    let mut times = Times::new(unit, intake.options().time_unit.is_some());
     let start = text.fill_buf()?;
     let first = start.iter().find(|byte| byte.is_ascii() && !byte.is_ascii_whitespace()).copied();
     if first == Some(b'{') {
         return jsonl::read(text, intake, |place, object, intake| {
-            take_object(place, &object, names, unit, intake);
+            take_object(place, &object, names, &mut times, intake);
         });
     }
     let required = |name| Column { names: name, need: Need::Required };
@@ -33,7 +34,7 @@ pub(super) fn read(mut text: impl BufRead, unit: Unit, intake: &mut Intake<'_>) 
     table::read(text, &columns, intake, |row, intake| {
         let input = row.get(0, cell::length, intake);
         let output = row.get(1, cell::length, intake);
-        let time = arrival.map(|_| row.get(2, |text| instant(text, unit), intake));
+        let time = arrival.map(|_| row.get(2, |text| times.instant(text), intake));
         let (Some(input), Some(output)) = (input, output) else { return };
         if time.is_none_or(|time| time.is_some()) {
             let name = Some(row.text(3)).filter(|name| !name.is_empty()).map(Into::into);
@@ -42,16 +43,40 @@ pub(super) fn read(mut text: impl BufRead, unit: Unit, intake: &mut Intake<'_>) 
     })
 }
 
-/// A number, or a wall clock.
-fn instant(text: &str, unit: Unit) -> Result<Nanoseconds, String> {
-    if text.contains(':') { clock::instant(text) } else { unit.time(text) }
+/// The times of one trace: all numbers, or all of a wall clock.
+struct Times {
+    unit: Unit,
+    /// Whether somebody asked for that unit.
+    is_asked_for: bool,
+    is_clock: Option<bool>,
+    clock: Clock,
+}
+
+impl Times {
+    fn new(unit: Unit, is_asked_for: bool) -> Self {
+        Self { unit, is_asked_for, is_clock: None, clock: Clock::default() }
+    }
+
+    fn instant(&mut self, text: &str) -> Result<Nanoseconds, String> {
+        let is_clock = text.contains(':');
+        let instant = if is_clock { self.clock.instant(text)? } else { self.unit.time(text)? };
+        if *self.is_clock.get_or_insert(is_clock) != is_clock {
+            let (this, others) =
+                if is_clock { ("a wall clock", "numbers") } else { ("a number", "a wall clock") };
+            return Err(format!("\"{text}\" is {this}, and the rows before it have {others}"));
+        }
+        if is_clock && self.is_asked_for {
+            return Err(format!("\"{text}\" is a wall clock, so no time unit can be given"));
+        }
+        Ok(instant)
+    }
 }
 
 fn take_object(
     place: Place,
     object: &IndexMap<String, Field>,
     names: &TraceColumns,
-    unit: Unit,
+    times: &mut Times,
     intake: &mut Intake<'_>,
 ) {
     intake.count_row();
@@ -64,7 +89,7 @@ fn take_object(
     let output = field(&names.output_length).length(place, &names.output_length, intake);
     let time = names.arrival.as_ref().map(|name| {
         let text = field(name).text();
-        intake.good(place, name, text.ok_or_else(|| "missing".into()).and_then(|text| instant(&text, unit)))
+        intake.good(place, name, text.ok_or_else(|| "missing".into()).and_then(|text| times.instant(&text)))
     });
     let (Some(input), Some(output)) = (input, output) else { return };
     if time.is_none_or(|time| time.is_some()) {

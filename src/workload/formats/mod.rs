@@ -44,11 +44,28 @@ use crate::config::scenario::{Arrival, TraceColumns, TraceFormat, TraceTimeUnit,
 pub(super) use self::guess::{guess, other_form};
 
 impl TraceFormat {
-    /// How a trace of this form is read, at a rate if one is given: a line for its owner.
-    pub fn reading(self, request_rate: Option<f64>) -> String {
-        let times = match request_rate {
-            Some(rate) => format!("{rate} requests per second as asked for"),
-            None => format!("time stamps from {}, the earliest becomes 0", self.times()),
+    /// How a trace of this form is read, at a rate if one is given, in a unit if that is not the usual one: a line for its owner.
+    pub fn reading(
+        self,
+        request_rate: Option<f64>,
+        unit: Option<TimeUnit>,
+        columns: Option<&TraceColumns>,
+    ) -> String {
+        let unit = unit.or_else(|| self.usual_time_unit().map(TimeUnit::from));
+        let column = columns.and_then(|columns| columns.arrival.as_deref());
+        let times = match (request_rate, unit, column) {
+            (Some(rate), ..) => format!("{rate} requests per second as asked for"),
+            (None, Some(unit), Some(column)) => {
+                format!(
+                    "time stamps from {column}, a wall clock or a number of {}, the earliest becomes 0",
+                    unit.name()
+                )
+            }
+            (None, Some(unit), None) => {
+                let times = self.times().replace("in seconds", &format!("in {}", unit.name()));
+                format!("time stamps from {times}, the earliest becomes 0")
+            }
+            (None, None, _) => format!("time stamps from {}, the earliest becomes 0", self.times()),
         };
         format!("read as {}: {times}", self.name())
     }
@@ -86,6 +103,26 @@ pub enum TimeUnit {
     Us,
     /// Nanoseconds.
     Ns,
+}
+
+impl TimeUnit {
+    fn name(self) -> &'static str {
+        match self {
+            Self::S => "seconds",
+            Self::Ms => "milliseconds",
+            Self::Us => "microseconds",
+            Self::Ns => "nanoseconds",
+        }
+    }
+}
+
+impl From<TraceTimeUnit> for TimeUnit {
+    fn from(unit: TraceTimeUnit) -> Self {
+        match unit {
+            TraceTimeUnit::S => Self::S,
+            TraceTimeUnit::Ms => Self::Ms,
+        }
+    }
 }
 
 /// How to read a trace.

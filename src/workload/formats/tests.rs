@@ -497,3 +497,58 @@ fn what_a_table_of_ones_own_lacks_is_named() {
         &["hint: a table of another form", "--from columns"],
     );
 }
+
+#[test]
+fn the_times_of_one_trace_are_of_one_kind() {
+    let rows = |first: &str, second: &str| format!("ts,in,out,who\n{first},1,2,a\n{second},1,2,b\n");
+    let clock = "2024-05-10 00:00:01";
+    for (first, second, part) in [
+        (
+            "0",
+            clock,
+            "line 3, column 1: ts: \"2024-05-10 00:00:01\" is a wall clock, and the rows before it have numbers",
+        ),
+        (clock, "7", "line 3, column 1: ts: \"7\" is a number, and the rows before it have a wall clock"),
+        (
+            clock,
+            "2024-05-10 00:00:02Z",
+            "line 3, column 1: ts: \"2024-05-10 00:00:02Z\" has an offset from UTC, and the rows before it have none",
+        ),
+        ("2024-05-10T00:00:01+02:00", clock, "has no offset from UTC, and the rows before it have one"),
+    ] {
+        refused(TraceFormat::Columns, &rows(first, second), &own_columns(true), &[part]);
+    }
+    let in_ms = Options { time_unit: Some(TimeUnit::Ms), ..own_columns(true) };
+    refused(
+        TraceFormat::Columns,
+        &rows(clock, clock),
+        &in_ms,
+        &["line 2, column 1", "is a wall clock, so no time unit can be given"],
+    );
+    refused(
+        TraceFormat::Azure,
+        &AZURE.replace("04.0319600", "04.0319600+00:00"),
+        &Options::default(),
+        &["line 4, column 1: TIMESTAMP: ", "has an offset from UTC, and the rows before it have none"],
+    );
+}
+
+#[test]
+fn what_is_read_is_said_with_its_unit() {
+    let columns = own_columns(true).columns;
+    let reading = |format: TraceFormat, unit, columns| format.reading(None, unit, columns);
+    assert_eq!(
+        reading(TraceFormat::Columns, Some(TimeUnit::Ms), columns.as_ref()),
+        "read as columns: time stamps from ts, a wall clock or a number of milliseconds, the earliest becomes 0"
+    );
+    assert_eq!(
+        reading(TraceFormat::BurstGpt, Some(TimeUnit::Ms), None),
+        "read as burstgpt: time stamps from Timestamp in milliseconds, the earliest becomes 0"
+    );
+    assert_eq!(
+        reading(TraceFormat::BurstGpt, None, None),
+        "read as burstgpt: time stamps from Timestamp in seconds, the earliest becomes 0"
+    );
+    let rate = TraceFormat::Columns.reading(Some(2.0), None, own_columns(false).columns.as_ref());
+    assert_eq!(rate, "read as columns: 2 requests per second as asked for");
+}
