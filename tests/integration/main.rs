@@ -27,6 +27,7 @@ mod examples;
 mod fleet;
 mod foreign_traces;
 mod html_report;
+mod job_scripts;
 mod layers;
 mod load_predictors;
 mod manifest_schema;

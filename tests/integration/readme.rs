@@ -202,7 +202,7 @@ fn no_block_of_commands_goes_unrun() {
         let fences: Vec<&str> =
             text.lines().filter_map(|line| line.trim_start().strip_prefix("```")).collect();
         for pair in fences.chunks(2) {
-            // Job scripts of schedulers, in bash and Python, are for clusters.
+            // Job scripts of schedulers, in bash and Python, have tests of their own.
             let kinds = ["sh", "console", "rust", "yaml", "json", "csv", "text", "bash", "python"];
             assert!(kinds.contains(&pair[0]), "{}: a block of kind {:?}", path.display(), pair[0]);
             assert_eq!(pair.get(1), Some(&""), "{}: a block without an end", path.display());
