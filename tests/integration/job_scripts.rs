@@ -1,4 +1,4 @@
-//! The job scripts of docs/big_searches.md do what they say: with three parts instead of 64, and with stand-ins for what schedulers
+//! The job scripts of `docs/big_searches.md` do what they say: with three parts instead of 64, and with stand-ins for what schedulers
 //! are, each ends in the answer of the whole search.
 
 #![cfg(unix)]
