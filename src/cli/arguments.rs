@@ -165,7 +165,7 @@ pub(super) struct DeployArguments {
     /// Container image of manifests [default: the latest public one of the engine]
     #[arg(long, value_name = "IMAGE")]
     pub(super) image: Option<String>,
-    /// Write commands.sh, dynamo.yaml and kubernetes.yaml to this folder
+    /// Write commands.sh, dynamo.yaml and kubernetes.yaml to this folder, which must hold no results
     #[arg(long, value_name = "DIR")]
     pub(super) output_dir: Option<PathBuf>,
 }

@@ -33,7 +33,7 @@ pub(super) enum Kind {
     Replay,
     Search,
     Part,
-    /// Stands beside the results that it was made of.
+    /// Not beside the results that it was made of, where a later answer would leave it behind.
     Deployment,
 }
 
@@ -74,11 +74,12 @@ impl Kind {
     pub(super) fn stranger(self, folder: &Path) -> Option<(Self, &'static str)> {
         let (replay, search, part) =
             ((Self::Replay, REPORT), (Self::Search, CANDIDATES), (Self::Part, SHARD));
+        let trials = [(Self::Search, TRIALS), (Self::Search, NEXT_TRIALS)];
         let strangers = match self {
-            Self::Replay => vec![search, part, (Self::Search, TRIALS), (Self::Search, NEXT_TRIALS)],
+            Self::Replay => vec![search, part, trials[0], trials[1]],
             Self::Search => vec![replay, part],
             Self::Part => vec![replay, search],
-            Self::Deployment => Vec::new(),
+            Self::Deployment => vec![replay, search, part, trials[0], trials[1]],
         };
         strangers.into_iter().find(|(_, file)| folder.join(file).exists())
     }

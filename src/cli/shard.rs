@@ -7,9 +7,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::arguments::{MergeArguments, ShardArguments};
 use super::console::Console;
+use super::diff::differing;
 use super::failure::{Failure, Status};
 use super::input::load_document;
 use super::journal::{Past, unfinished};
@@ -17,8 +19,11 @@ use super::names::{CANDIDATES, CONFIG, Kind, NEXT_TRIALS, SHARD, TRIALS};
 use super::output::OutputFolder;
 use super::overwrite;
 use super::prepare;
+use super::results::apart;
 use super::search;
+use crate::config::Places;
 use crate::config::scenario::Scenario;
+use crate::config::search::SmartSearchConfig;
 use crate::registry::Registry;
 use crate::report::files::write_json;
 use crate::search::{Bar, Evaluation, Evaluator, Forecasts, Journal, Plan, Shard};
@@ -137,11 +142,9 @@ pub(super) fn merge(
     }
     parts.sort_by_key(|((about, _), _)| about.index);
     check_complete(&parts)?;
-    let (first, folder) = (&parts[0].0.0, parts[0].1);
-    let file = folder.join(CONFIG);
-    // The part's way out of its folder, without the detour.
-    let (config, places) = prepare::search_of(&file, load_document(&file, &[], console)?)?;
-    let plan = prepare::plan(config.with_paths_from(Path::new("")), &places, registry)?;
+    let first = &parts[0].0.0;
+    let (config, places) = configuration(&parts, console)?;
+    let plan = prepare::plan(config, &places, registry)?;
     let plan = plan.forecasting(first.load_predictors.clone());
     check_finished(&plan, &parts)?;
     let evaluator: Arc<dyn Evaluator> = Arc::new(Recorded { requests: first.requests });
@@ -233,6 +236,39 @@ fn check_complete(parts: &[Part<'_>]) -> Result<(), Failure> {
             Err(Failure::input(format!("{one} and {other} are the same part, {}", pair[0].0.0.index)))
         }
     }
+}
+
+/// The configuration that all parts have.
+fn configuration(parts: &[Part<'_>], console: Console) -> Result<(SmartSearchConfig, Places), Failure> {
+    let read = |folder: &Path| {
+        let file = folder.join(CONFIG);
+        let (config, places) = prepare::search_of(&file, load_document(&file, &[], console)?)?;
+        // The part's way out of its folder, without the detour.
+        Ok::<_, Failure>((config.with_paths_from(Path::new("")), places))
+    };
+    let (first, places) = read(parts[0].1)?;
+    for (_, folder) in &parts[1..] {
+        let changes = changes(&first.to_json(), &read(folder)?.0.to_json());
+        if !changes.is_empty() {
+            let (one, other) = (parts[0].1.display(), folder.display());
+            return Err(Failure::input(format!(
+                "{one} and {other} are parts of different searches: {changes}"
+            )));
+        }
+    }
+    Ok((first, places))
+}
+
+/// Where two configurations of searches differ, in words; empty if they do not. Where files are does not matter: their content is
+/// part of what each trial is known by.
+fn changes(a: &Value, b: &Value) -> String {
+    let is_place = |path: &str| matches!(path.rsplit('.').next(), Some("path" | "trace_path" | "rescale"));
+    let differing = differing(a, b).into_iter().filter(|(path, _, _)| !is_place(path));
+    let changes = differing.map(|(path, a, b)| {
+        let (a, b) = apart(&a, &b);
+        format!("{path}: {a} -> {b}")
+    });
+    changes.collect::<Vec<_>>().join(", ")
 }
 
 /// Every part has to have run to its end.

@@ -56,7 +56,8 @@ impl Journal {
     /// Reads a journal. What follows the last whole line was cut off when the search was killed and is left out.
     ///
     /// # Errors
-    /// The first line that is no trial, unless it is the last and not whole.
+    /// The first line that is no trial, unless it is the last and not whole: cut off after whole ones, or the beginning of the
+    /// first.
     pub fn read(bytes: &[u8]) -> Result<Self, JournalError> {
         let mut journal = Self::default();
         let mut lines = bytes.split_inclusive(|byte| *byte == b'\n').enumerate().peekable();
@@ -64,7 +65,8 @@ impl Journal {
             let parsed = serde_json::from_slice::<PastTrial>(line);
             let is_last = lines.peek().is_none();
             let is_json = parsed.is_ok() || serde_json::from_slice::<IgnoredAny>(line).is_ok();
-            if line.last() != Some(&b'\n') || (is_last && !is_json) {
+            let is_torn = line.last() != Some(&b'\n') || (is_last && !is_json);
+            if is_torn && (place > 0 || begins_a_trial(line)) {
                 journal.is_torn = true;
                 break;
             }
@@ -78,6 +80,12 @@ impl Journal {
         }
         Ok(journal)
     }
+}
+
+/// Whether this is what is left of a first line that was being written.
+fn begins_a_trial(line: &[u8]) -> bool {
+    const BEGINNING: &[u8] = b"{\"trial\":";
+    line.last() != Some(&b'\n') && (line.starts_with(BEGINNING) || BEGINNING.starts_with(line))
 }
 
 impl PastTrial {
@@ -192,6 +200,9 @@ mod tests {
         assert!(problem(feasible(1) + "{\"trial\"\n" + &feasible(3)).starts_with("line 2: is no trial"));
         assert_eq!(problem(feasible(1) + &feasible(3)), "line 2: is trial 3, not trial 2");
         assert!(Journal::read((feasible(1) + "\0\0\n").as_bytes()).unwrap().is_torn);
+        for garbage in ["garbage\n", "garbage", "{\"trial\"\n", "{\"a\": 1"] {
+            assert!(problem(garbage.into()).starts_with("line 1: is no trial of a search"), "{garbage}");
+        }
     }
 
     #[test]

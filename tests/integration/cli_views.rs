@@ -199,6 +199,10 @@ fn a_candidate_becomes_commands_and_manifests() {
 
     place.run(&["deploy", "out", "--output-dir", "deployed", "--image", "registry/engine:1"]).ending(0);
     assert_eq!(place.read("deployed/commands.sh"), commands.stdout);
+    place.run(&["deploy", "out", "--output-dir", "out"]).refusing(&[
+        "--output-dir out: holds a search (candidates.json); give the deployment a folder of its own",
+    ]);
+    assert!(!place.path("out/commands.sh").exists());
     for (name, kind) in [("dynamo.yaml", "DynamoGraphDeployment"), ("kubernetes.yaml", "Deployment")] {
         let text = place.read(&format!("deployed/{name}"));
         assert!(text.contains(&format!("kind: {kind}")), "{text}");

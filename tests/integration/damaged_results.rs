@@ -239,6 +239,8 @@ fn only_the_last_line_of_a_journal_may_be_torn() {
         "is no trial",
     );
     refused([lines[0], lines[1], "{}\n"].concat(), "is no trial");
+    refused("garbage\n".into(), "1: is no trial of a search");
+    refused("garbage".into(), "1: is no trial of a search");
     for torn in ["{\"trial\": 3", "\0\0\0", "{\"trial\": 3\n"] {
         place.write("out/trials.jsonl", &[lines[0], lines[1], torn].concat());
         for command in [&["report", "out"][..], &["diff", "out", "out"]] {

@@ -107,6 +107,18 @@ fn parts_of_a_search_come_together_as_the_whole() {
         place.run(&["search", "merge", "part1"]).refusing(&[words]);
     }
     place.write("part1/shard.json", &about);
+    let config = place.read("part1/config.yaml");
+    for (from, to, words) in [
+        ("round_robin", "random", "search_space.router_mode"),
+        ("random_seed: 1", "random_seed: 2", "sweep.random_seed: 1 -> 2"),
+        ("isl: 600", "isl: 601", "workload.isl: 600 -> 601"),
+        ("target: e2e_latency", "target: throughput", "goal.target: e2e_latency -> throughput"),
+    ] {
+        assert!(config.contains(from), "{from} is not in {config}");
+        place.write("part1/config.yaml", &config.replace(from, to));
+        place.run(&merge).refusing(&["part0 and part1 are parts of different searches: ", words]);
+    }
+    place.write("part1/config.yaml", &config);
     let journal = place.read("part1/trials.jsonl");
     place.write("part1/trials.jsonl", journal.split_inclusive('\n').next().unwrap());
     place.run(&merge).refusing(&["part1: part 1 has 1 of its", "--resume"]);

@@ -18,7 +18,7 @@ use super::arguments::{DeployArguments, DeployForm, Format};
 use super::console::Console;
 use super::failure::{Failure, Status};
 use super::names::{COMMANDS, DYNAMO, KUBERNETES, Kind};
-use super::output::{OutputFolder, look_at_folder};
+use super::output::OutputFolder;
 use super::results::{answer, chosen, note_unfinished, replay_report};
 
 /// A candidate, ready to be written down.
@@ -50,7 +50,7 @@ struct PoolPlan {
 
 pub(super) fn run(arguments: &DeployArguments, console: Console) -> Result<Status, Failure> {
     if let Some(path) = &arguments.output_dir {
-        look_at_folder("--output-dir", path)?;
+        OutputFolder::look_at(path, Kind::Deployment)?;
     }
     let plan = plan(arguments)?;
     note_unfinished(&arguments.folder, console);
