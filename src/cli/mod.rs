@@ -15,6 +15,7 @@ mod journal;
 mod lock;
 mod manual;
 mod names;
+mod nearest_table;
 mod output;
 mod overwrite;
 mod pareto_csv;

@@ -4,9 +4,10 @@ use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use indexmap::IndexMap;
 use serde_json::{Map, Value};
 
+use super::nearest_table::nearest_lines;
 use crate::report::record::{Standing, TimingSource};
 use crate::search::predictor_sweep::Comparison;
-use crate::search::{Candidate, Forecasts, NearestMiss, SearchResult, StudyEnd, metric, reasons};
+use crate::search::{Candidate, Forecasts, SearchResult, StudyEnd, metric, reasons};
 
 /// Candidates that are shown; the files and the JSON form hold all.
 const SHOWN: usize = 20;
@@ -68,7 +69,7 @@ pub(super) fn search_table(result: &SearchResult) -> String {
     }
     lines.push(tally(result));
     lines.extend(rejections(result));
-    lines.extend(result.nearest.iter().map(nearest));
+    lines.extend(result.nearest.iter().flat_map(nearest_lines));
     lines.join("\n") + "\n"
 }
 
@@ -189,7 +190,7 @@ const TOLD: [&str; 9] =
 
 /// A candidate's settings by their headings, in their order: its layout in short, and what is set for both pools under
 /// one heading, `prefill/decode`.
-fn settings(config: &Map<String, Value>) -> IndexMap<String, String> {
+pub(super) fn settings(config: &Map<String, Value>) -> IndexMap<String, String> {
     let mut settings = IndexMap::new();
     let layout = layout(config);
     let told: &[&str] = if layout.is_some() { &TOLD } else { &TOLD[..1] };
@@ -246,7 +247,7 @@ fn setting(value: &Value) -> String {
 }
 
 /// A figure with five significant digits, without zeros at the end, and with an exponent only from a thousand million on.
-fn figure(value: f64) -> String {
+pub(super) fn figure(value: f64) -> String {
     if value == 0.0 {
         return "0".into();
     }
@@ -282,22 +283,6 @@ fn tally(result: &SearchResult) -> String {
         tally.failed,
         tally.unsupported,
         tally.cache_hit,
-    )
-}
-
-/// How near a bound was come, in a line.
-fn nearest(miss: &NearestMiss) -> String {
-    let NearestMiss { bound, limit_ms, share, reached_ms, config } = miss;
-    let settings: Vec<String> = ["layout", "router_mode", "scheduler"]
-        .into_iter()
-        .filter_map(|name| settings(config).get(name).cloned())
-        .collect();
-    format!(
-        "nearest to goal.sla.{bound} {}: {} % of the requests that had ended were within {} ms ({})",
-        figure(*limit_ms),
-        figure(share * 100.0),
-        figure(*reached_ms),
-        settings.join(", ")
     )
 }
 

@@ -25,7 +25,9 @@ use crate::config::{Loaded, Places};
 use crate::registry::Registry;
 use crate::report::files::write_json;
 use crate::run;
-use crate::search::{self, Evaluator, Options, Plan, Requests, SearchError, SearchResult, Watcher};
+use crate::search::{
+    self, Candidate, Evaluator, Options, Plan, Requests, SearchError, SearchResult, Watcher, metric,
+};
 
 pub(super) fn run(
     arguments: &SearchArguments,
@@ -124,11 +126,20 @@ pub(super) fn options(
 
 /// Prints an answer.
 pub(super) fn print(result: &SearchResult, console: Console) -> Result<Status, Failure> {
+    if nobody_meets_the_bounds(result) {
+        console.note("no request of any candidate met the bounds: every score is 0");
+    }
     match console.format() {
         Format::Text => Console::print(&search_table(result))?,
         Format::Json => Console::print_json(result)?,
     }
     Ok(conclude(result))
+}
+
+/// Whether candidates count though none is worth anything, because no request met the bounds of the goal.
+fn nobody_meets_the_bounds(result: &SearchResult) -> bool {
+    let is_worthless = |one: &Candidate| one.score == 0.0 && metric(&one.metrics, "attainment") == Some(0.0);
+    !result.candidates.is_empty() && result.candidates.iter().all(is_worthless)
 }
 
 /// A search with all that it needs.

@@ -26,7 +26,7 @@ use crate::config::scenario::Scenario;
 use crate::config::search::SmartSearchConfig;
 use crate::registry::Registry;
 use crate::report::files::write_json;
-use crate::search::{Bar, Evaluation, Evaluator, Forecasts, Journal, Plan, Shard};
+use crate::search::{Bar, Evaluation, Evaluator, Forecasts, Journal, Plan, Shard, WholeReplay};
 
 const SCHEMA_VERSION: u32 = 1;
 /// Parts that are missing and named.
@@ -45,6 +45,19 @@ struct ShardFile {
     /// With what planners forecast them.
     #[serde(default)]
     load_predictors: Forecasts,
+    /// Where nothing of the part is feasible, what came nearest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    nearest: Option<NearestOfPart>,
+}
+
+/// The candidate of a part that came nearest to the goal's bar, replayed to its end.
+#[derive(Serialize, Deserialize)]
+struct NearestOfPart {
+    /// The key of its trial's evaluation.
+    evaluation: String,
+    /// What the replay showed.
+    #[serde(flatten)]
+    whole: WholeReplay,
 }
 
 pub(super) fn run_part(
@@ -85,12 +98,13 @@ pub(super) fn run_part(
     let past = search::past(Some(&folder), arguments.resume, console)?;
     let interrupt = search::interrupt_on_signal()?;
     let (plan, evaluator) = search::evaluator(ready, registry, &interrupt)?;
-    let about = ShardFile {
+    let mut about = ShardFile {
         schema_version: SCHEMA_VERSION,
         index: shard.index,
         of: shard.of,
         requests: evaluator.fingerprint(),
         load_predictors: Forecasts::clone(&plan.forecasts),
+        nearest: None,
     };
     let mut options = search::options(threads, interrupt, past, console);
     options.shard = Some(shard);
@@ -100,6 +114,10 @@ pub(super) fn run_part(
         console.note(format!("interrupted after {done} of {trials} trials: --resume goes on"));
         return Ok(Status::Interrupted);
     }
+    about.nearest = result
+        .nearest
+        .as_ref()
+        .map(|nearest| NearestOfPart { evaluation: nearest.evaluation.clone(), whole: nearest.whole() });
     let resolved = plan.config.with_paths_from(folder.path()).to_yaml();
     let mut files = folder.replacement();
     files.write(CONFIG, |out| out.write_all(resolved.as_bytes()))?;
@@ -114,9 +132,21 @@ pub(super) fn run_part(
 /// Answers for trials that are all in a journal.
 struct Recorded {
     requests: u64,
+    /// What came nearest in each part of which nothing is feasible.
+    nearest: Vec<NearestOfPart>,
 }
 
 impl Evaluator for Recorded {
+    fn replay_whole(
+        &self,
+        evaluation: &str,
+        _scenario: &Scenario,
+        _share: f64,
+    ) -> Result<Option<WholeReplay>, String> {
+        let known = self.nearest.iter().find(|nearest| nearest.evaluation == evaluation);
+        known.map(|nearest| Some(nearest.whole.clone())).ok_or_else(|| "it is in none of the parts".into())
+    }
+
     fn evaluate(&self, _scenario: &Scenario, _bar: &Bar) -> Evaluation {
         Evaluation::Failed("replay failed: it is in none of the parts".into())
     }
@@ -147,7 +177,9 @@ pub(super) fn merge(
     let plan = prepare::plan(config, &places, registry)?;
     let plan = plan.forecasting(first.load_predictors.clone());
     check_finished(&plan, &parts)?;
-    let evaluator: Arc<dyn Evaluator> = Arc::new(Recorded { requests: first.requests });
+    let requests = first.requests;
+    let nearest = parts.iter_mut().filter_map(|((about, _), _)| about.nearest.take()).collect();
+    let evaluator: Arc<dyn Evaluator> = Arc::new(Recorded { requests, nearest });
     let trials = parts.iter().flat_map(|((_, journal), _)| journal.trials.iter().cloned()).collect();
     let output = arguments.output_dir.as_deref();
     let output = output.map(|path| OutputFolder::open(path, Kind::Search)).transpose()?;

@@ -1,10 +1,11 @@
 //! What a replay recorded and the figures made from it.
 //!
 //! [`record`] is the raw material. [`summary`] defines every figure, [`requests`] the row of each request,
-//! [`files`] how results reach the disk and [`table`] what a terminal shows. Spreads and percentiles come from
+//! [`files`] how results reach the disk and [`table`] what a terminal shows. [`attainment`] says what a share of the requests is within. Spreads and percentiles come from
 //! [`distribution`]; `gaps` pools the token gaps of all requests without ever listing them.
 
 pub mod activity;
+pub mod attainment;
 pub mod distribution;
 pub mod files;
 mod gap_buckets;

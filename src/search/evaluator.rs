@@ -8,13 +8,16 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::journal::Hash;
+use super::nearest::WholeReplay;
+use super::objective::Metrics;
 use super::trial::Evaluation;
 use super::watchdog::Watchdog;
 use crate::config::scenario::{Pool, Scenario, WorkloadConfig, WorkloadSource};
 use crate::config::search::OptimizationTarget;
 use crate::registry::Registry;
 use crate::report::Summary;
-use crate::report::record::Role;
+use crate::report::attainment::within_share;
+use crate::report::record::{Role, Status};
 use crate::report::scaling::ScalingEvent;
 use crate::serving::outlook::WorthBar;
 use crate::serving::recorder::{AttainmentBar, EarlyEnd};
@@ -28,6 +31,20 @@ use crate::workload::{self, Workload};
 pub trait Evaluator: Send + Sync {
     /// Evaluates one candidate, or ends as soon as it is certain that it does not clear the bar.
     fn evaluate(&self, scenario: &Scenario, bar: &Bar) -> Evaluation;
+
+    /// Replays a candidate to its end whatever it misses, and says what `share` of its requests is within for each bound that its
+    /// scenario sets. `evaluation` is the key of its trial. `None` if there is no such replay, or the search was told to stop.
+    ///
+    /// # Errors
+    /// Why it cannot be replayed.
+    fn replay_whole(
+        &self,
+        _evaluation: &str,
+        _scenario: &Scenario,
+        _share: f64,
+    ) -> Result<Option<WholeReplay>, String> {
+        Ok(None)
+    }
 
     /// Rows of the trace that is replayed, if it is one.
     fn trace_rows(&self) -> Option<u32> {
@@ -218,6 +235,25 @@ impl ReplayEvaluator {
 }
 
 impl Evaluator for ReplayEvaluator {
+    fn replay_whole(
+        &self,
+        _evaluation: &str,
+        scenario: &Scenario,
+        share: f64,
+    ) -> Result<Option<WholeReplay>, String> {
+        let traffic = self.requests.traffic(scenario).map_err(|error| error.to_string())?;
+        let limits = ReplayLimits { interrupt: Some(Arc::clone(&self.interrupt)), ..ReplayLimits::default() };
+        let record = match serving::replay(scenario, &traffic, &self.registry, &limits) {
+            Ok(record) => record,
+            Err(ReplayError::Interrupted) => return Ok(None),
+            Err(error) => return Err(error.to_string()),
+        };
+        let metrics = metrics(&Summary::new(&record, traffic.workload(), scenario.sla.as_ref()))?;
+        let injected = record.requests.iter().filter(|request| request.status != Status::Absent);
+        let reached = within_share(injected, &scenario.sla.unwrap_or_default(), share);
+        Ok(Some(WholeReplay { metrics, reached }))
+    }
+
     fn fingerprint(&self) -> u64 {
         self.requests.fingerprint()
     }
@@ -320,10 +356,17 @@ fn measured(summary: &Summary) -> Evaluation {
             "no request completed: {rejected} rejected because the engine can never run them, {unfinished} unfinished"
         ));
     }
+    match metrics(summary) {
+        Ok(metrics) => Evaluation::Measured(metrics),
+        Err(problem) => Evaluation::Failed(format!("replay failed: {problem}")),
+    }
+}
+
+fn metrics(summary: &Summary) -> Result<Metrics, String> {
     match serde_json::to_value(summary) {
-        Ok(Value::Object(metrics)) => Evaluation::Measured(metrics),
-        Ok(_) => Evaluation::Failed("replay failed: its summary has no named figures".into()),
-        Err(error) => Evaluation::Failed(format!("replay failed: its summary cannot be written: {error}")),
+        Ok(Value::Object(metrics)) => Ok(metrics),
+        Ok(_) => Err("its summary has no named figures".into()),
+        Err(error) => Err(format!("its summary cannot be written: {error}")),
     }
 }
 

@@ -10,6 +10,7 @@ mod forecasts;
 mod journal;
 mod layout;
 mod memory;
+mod nearest;
 mod objective;
 mod policy_filter;
 mod pool;
@@ -41,13 +42,14 @@ pub use journal::{Journal, JournalError, PastTrial};
 pub use layout::{
     aggregated, disaggregated, gpus_per_worker, shapes_within, strategy, total_gpus, used_gpus, worker_shapes,
 };
+pub use nearest::{BoundReached, NearestMiss, WholeReplay};
 pub use objective::{Direction, Metrics, direction, metric, objective_name, objective_value, score};
 pub use pool::Skipped;
 pub use portion::Portion;
 pub use projection::{Domain, LayoutDimension, Projection, StructuredPool, Wish};
 pub use ranking::{Candidate, frontier, rank};
 pub use refusal::Refusal;
-pub use result::{NearestMiss, Rejected, SearchResult, StudySummary};
+pub use result::{Rejected, SearchResult, StudySummary};
 pub use sampler::{GpUcbPe, Grid, Halton, Random, Tpe};
 pub use shard::Shard;
 pub use study::{Options, SearchError, StudyEnd, StudyEvent, TRIAL_THREAD_NAME, Watcher, panic_message, run};

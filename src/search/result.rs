@@ -6,12 +6,13 @@ use serde_json::{Map, Value};
 use super::branch::Plan;
 use super::evaluator::TIMED_OUT;
 use super::forecasts::Forecasts;
+use super::nearest::NearestMiss;
 use super::pool::Skipped;
 use super::portion::Portion;
 use super::ranking::{Candidate, frontier, rank};
 use super::study::{Standings, StudyEnd};
 use super::trial::{Outcome, Tally, TrialRecord};
-use crate::config::scenario::{DeploymentMode, Scenario, Sla};
+use crate::config::scenario::{DeploymentMode, Scenario};
 use crate::config::search::OptimizationGoal;
 
 /// The version of the form in which a result is written.
@@ -39,9 +40,9 @@ pub struct SearchResult {
     pub candidates: Vec<Candidate>,
     /// The trials that do not count, in the order of suggestion; repetitions are left out.
     pub rejected: Vec<Rejected>,
-    /// Where no candidate counts: the bounds that none was seen to keep often enough, and how near one came. Absent if there are none.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub nearest: Vec<NearestMiss>,
+    /// Where no candidate counts because of the goal's bounds: the one that came nearest, replayed to its end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nearest: Option<NearestMiss>,
     /// How many candidates were replayed on which portion of the requests before the others.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub screenings: Vec<Screening>,
@@ -50,41 +51,6 @@ pub struct SearchResult {
     /// How each study ended.
     #[serde(skip)]
     pub studies: Vec<StudySummary>,
-}
-
-/// A bound that no candidate was seen to keep often enough, and the candidate that came nearest.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct NearestMiss {
-    /// The bound.
-    pub bound: &'static str,
-    /// What it allows, in milliseconds.
-    pub limit_ms: f64,
-    /// The share of the requests that has to be within it.
-    pub share: f64,
-    /// What that share was within when the replay was stopped, of the requests that had come to an end by then, in milliseconds.
-    pub reached_ms: f64,
-    /// Every setting of the candidate by name.
-    pub config: Map<String, Value>,
-}
-
-impl NearestMiss {
-    /// One for each bound of a goal that all trials miss by themselves; none if one may keep it.
-    fn of(goal: &OptimizationGoal, rejected: &[Rejected]) -> Vec<Self> {
-        let (Some(sla), Some(share)) = (goal.sla, goal.min_attainment) else { return Vec::new() };
-        let nearest = |bound: &'static str, of: fn(&Sla) -> Option<f64>| {
-            let limit_ms = of(&sla)?;
-            let tried = rejected.iter().filter_map(|one| Some((of(one.reached_so_far.as_ref()?)?, one)));
-            let (reached_ms, one) = tried.min_by(|left, right| left.0.total_cmp(&right.0))?;
-            let config = one.config.clone();
-            (reached_ms > limit_ms).then_some(Self { bound, limit_ms, share, reached_ms, config })
-        };
-        let misses = [
-            nearest("ttft_ms", |sla| sla.ttft_ms),
-            nearest("itl_ms", |sla| sla.itl_ms),
-            nearest("e2e_ms", |sla| sla.e2e_ms),
-        ];
-        misses.into_iter().flatten().collect()
-    }
 }
 
 /// A trial that does not count.
@@ -96,10 +62,6 @@ pub struct Rejected {
     pub outcome: Outcome,
     /// Why.
     pub reason: String,
-    /// For each bound, what the share of the requests that the goal asks for was within when its replay was stopped, of those that had
-    /// come to an end by then.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reached_so_far: Option<Sla>,
     /// What replays a trial that failed, so that its failure can be looked into.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_in_its_file")]
     pub scenario: Option<Scenario>,
@@ -116,7 +78,6 @@ impl Rejected {
             config: record.config.clone(),
             outcome: record.outcome,
             reason: record.reason.clone().unwrap_or_default(),
-            reached_so_far: record.reached_so_far,
             scenario: record.scenario.as_deref().filter(|_| record.outcome == Outcome::Failed).cloned(),
         }
     }
@@ -158,8 +119,8 @@ pub struct StudySummary {
 }
 
 impl SearchResult {
-    pub(super) fn new(plan: &Plan, standings: Standings) -> Self {
-        let Standings { tally, candidates, rejected, screenings, mut studies } = standings;
+    pub(super) fn new(plan: &Plan, standings: Standings, nearest: Option<NearestMiss>) -> Self {
+        let Standings { tally, candidates, rejected, screenings, mut studies, .. } = standings;
         // The first to end is not always the same.
         studies.sort_by_key(|study| plan.branches.iter().position(|branch| branch.mode == study.mode));
         let all_covered =
@@ -180,11 +141,7 @@ impl SearchResult {
                 ranked.truncate(plan.config.sweep.top.map_or(usize::MAX, |top| top as usize));
                 ranked
             },
-            nearest: if tally.feasible == 0 {
-                NearestMiss::of(&plan.config.goal, &rejected)
-            } else {
-                Vec::new()
-            },
+            nearest,
             rejected,
             screenings,
             skipped: plan.skipped.clone(),

@@ -6,10 +6,11 @@ use super::outlook::{Outlook, WorthBar};
 use crate::config::scenario::Sla;
 use crate::engine::TokenStamps;
 use crate::report::activity::{ActivityDetail, AdmissionRecord, ChunkSpan, PassSpan, RouteRecord};
+use crate::report::attainment::within_share;
 use crate::report::gap_tally::GapTally;
 use crate::report::record::{Counters, HandoffRecord, PassTimeline, RequestRecord, Role, RunRecord, Status};
 use crate::report::scaling::{FleetChange, FleetStep, ScalingCause, ScalingEvent, TickRow};
-use crate::simulation::{SimDuration, SimTime};
+use crate::simulation::SimTime;
 use crate::workload::{RequestId, Workload};
 
 /// A step of the hand-off of a prompt from a prefill to a decode worker.
@@ -328,26 +329,8 @@ impl Recorder {
 
 /// For each bound of a bar, what its share of the requests that have ended is within.
 fn reached(requests: &[RequestRecord], bar: &AttainmentBar) -> Sla {
-    let within = |bound: Option<f64>, figure: fn(&RequestRecord) -> Option<f64>| {
-        bound?;
-        let ended = requests.iter().filter(|request| request.terminal.is_some());
-        // Who has no such figure does not meet the bound.
-        let mut figures: Vec<f64> = ended.map(|request| figure(request).unwrap_or(f64::INFINITY)).collect();
-        let rank = (bar.minimum * figures.len() as f64).ceil() as usize;
-        let place = rank.clamp(1, figures.len().max(1)) - 1;
-        figures.sort_unstable_by(f64::total_cmp);
-        figures.get(place).copied().filter(|figure| figure.is_finite())
-    };
-    let gap = |request: &RequestRecord| match (request.status, request.output_tokens) {
-        // The bound on the mean gap says nothing about a request with one token.
-        (Status::Completed, 1) => Some(0.0),
-        _ => request.tpot_ms(),
-    };
-    Sla {
-        ttft_ms: within(bar.sla.ttft_ms, |request| request.ttft().map(SimDuration::as_ms)),
-        itl_ms: within(bar.sla.itl_ms, gap),
-        e2e_ms: within(bar.sla.e2e_ms, |request| request.e2e().map(SimDuration::as_ms)),
-    }
+    let ended = requests.iter().filter(|request| request.terminal.is_some());
+    within_share(ended, &bar.sla, bar.minimum)
 }
 
 #[cfg(test)]

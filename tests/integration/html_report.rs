@@ -369,3 +369,19 @@ fn every_command_lists_the_forms_that_it_has() {
     assert_eq!(shown("report"), "json, html, svg, csv");
     place.run(&["replay", "scenario.yaml", "--format=svg"]).refusing(&["`spica report` only"]);
 }
+
+#[test]
+fn the_page_of_a_search_without_candidates_tells_what_came_nearest() {
+    let place = Workplace::with("search.yaml", SEARCH);
+    let sets = ["--set", "goal={target: goodput, sla: {ttft_ms: 0.25, itl_ms: 9000}, min_attainment: 0.5}"];
+    place.run(&[&["search", "search.yaml", "--output-dir", "out"][..], &sets].concat()).ending(1);
+    let nearest = &place.read_json("out/candidates.json")["nearest"];
+    let page = place.run(&["report", "out"]).ending(0);
+    let html = page.stdout + &place.read("out/report.html");
+    assert!(html.contains("Nothing counts; nearest came one with 0 % of 50 % attainment"), "no heading");
+    assert!(html.contains("50 % of its requests within ms"));
+    let cells = ["goal.sla.ttft_ms", "0.25", "missed", "goal.sla.itl_ms", "9000", "kept"];
+    assert!(cells.iter().all(|cell| html.contains(&format!(">{cell}</td>"))), "{html}");
+    assert!(nearest["bounds"][0]["reached_ms"].as_f64().unwrap() > 0.25);
+    assert!(html.contains("Scenario of what came nearest"));
+}

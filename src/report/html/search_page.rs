@@ -46,7 +46,8 @@ pub fn search_page(name: &str, files: &SearchFiles) -> Page {
     let who = if objectives.is_empty() { "the best candidate" } else { "rank 1, one end of the frontier" };
     let mut effect_figures = parallel(&tried, score);
     effect_figures.extend(effects(&tried, &all_knobs, score));
-    let mut sections = vec![
+    let mut sections: Vec<Section> = nearest(&files.result).into_iter().collect();
+    sections.extend([
         ranking(&candidates, &knobs, &objectives),
         Section::Figures {
             heading: "Candidates".into(),
@@ -57,7 +58,13 @@ pub fn search_page(name: &str, files: &SearchFiles) -> Page {
         Section::Figures { heading: "What did not count".into(), figures: vec![rejected(&files.result)] },
         rejected_table(&files.result),
         left_out(&files.result),
-    ];
+    ]);
+    if let Some(nearest) = files.result.get("nearest").filter(|nearest| nearest.is_object()) {
+        let settings = pretty(&nearest["config"]);
+        sections.push(Section::Details { heading: "Settings of what came nearest".into(), text: settings });
+        let scenario = pretty(&nearest["scenario"]);
+        sections.push(Section::Details { heading: "Scenario of what came nearest".into(), text: scenario });
+    }
     if let Some(best) = best {
         sections
             .push(Section::Details { heading: format!("Settings of {who}"), text: pretty(&best["config"]) });
@@ -105,6 +112,32 @@ fn policies(candidate: Option<&Value>, who: &str) -> Section {
         columns: ["part", "setting", "value"].map(str::to_owned).to_vec(),
         rows,
     }
+}
+
+/// Where nothing counts, what came nearest: what each bound would have to be.
+fn nearest(result: &Value) -> Option<Section> {
+    let nearest = result.get("nearest").filter(|nearest| nearest.is_object())?;
+    let row = |bound: &Value| {
+        let verdict = if bound["missed"] == true { "missed" } else { "kept" };
+        let name = format!("goal.sla.{}", shown(&bound["bound"]));
+        vec![json!(name), bound["limit_ms"].clone(), bound["reached_ms"].clone(), json!(verdict)]
+    };
+    let percent = |share: &Value| share.as_f64().map_or("-".into(), |share| figure(share * 100.0));
+    let least = percent(&nearest["min_attainment"]);
+    Some(Section::Table {
+        heading: format!(
+            "Nothing counts; nearest came one with {} % of {least} % attainment",
+            percent(&nearest["attainment"])
+        ),
+        filter: false,
+        columns: vec![
+            "bound".into(),
+            "ms".into(),
+            format!("{least} % of its requests within ms"),
+            "verdict".into(),
+        ],
+        rows: list(&nearest["bounds"]).iter().map(row).collect(),
+    })
 }
 
 fn list(value: &Value) -> &[Value] {

@@ -25,7 +25,7 @@ use std::io::Write;
 use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use actix::{Actor, Arbiter, System};
 use crossbeam_channel::bounded;
@@ -44,6 +44,7 @@ pub use schedule::StudyEnd;
 use super::branch::{Branch, Plan};
 use super::evaluator::Evaluator;
 use super::journal::PastTrial;
+use super::nearest::NearestMiss;
 use super::portion::Portion;
 use super::refusal::Refusal;
 use super::result::SearchResult;
@@ -118,8 +119,9 @@ pub fn run(
     options: Options,
 ) -> Result<SearchResult, SearchError> {
     if plan.branches.is_empty() {
-        return Ok(SearchResult::new(plan, Standings::default()));
+        return Ok(SearchResult::new(plan, Standings::default(), None));
     }
+    let interrupt = Arc::clone(&options.interrupt);
     let studies = studies(plan, evaluator, &options)?;
     let remark = if options.shard.is_some() { OTHER_PART } else { no_extension(plan) };
     // A study never has more candidates under way than make a round, however many threads there are.
@@ -155,11 +157,29 @@ pub fn run(
     });
     system.run().map_err(SearchError::Threads)?;
     let standings = receiver.try_recv().unwrap_or(Err(SearchError::NoResult));
-    let standings = standings.map_err(|error| match error {
+    let mut standings = standings.map_err(|error| match error {
         SearchError::Diverged { trial, .. } => SearchError::Diverged { trial, remark },
         other => other,
     })?;
-    Ok(SearchResult::new(plan, standings))
+    let nearest = nearest(plan, evaluator, &interrupt, &mut standings);
+    Ok(SearchResult::new(plan, standings, nearest))
+}
+
+/// Who came nearest, where nobody counts and the search has come to its end.
+fn nearest(
+    plan: &Plan,
+    evaluator: &Arc<dyn Evaluator>,
+    interrupt: &AtomicBool,
+    standings: &mut Standings,
+) -> Option<NearestMiss> {
+    let is_over = standings.studies.iter().all(|study| study.end != StudyEnd::Interrupted);
+    let near = standings.near.take().filter(|_| is_over && standings.tally.feasible == 0)?;
+    let nearest = near.replayed(&plan.config.goal, &**evaluator);
+    if nearest.is_none() && interrupt.load(Ordering::Relaxed) {
+        // What is missing is the end of every study.
+        standings.studies.iter_mut().for_each(|study| study.end = StudyEnd::Interrupted);
+    }
+    nearest
 }
 
 const OTHER_PART: &str = ", or it is another part of the search";

@@ -1,0 +1,63 @@
+//! Who came nearest to the goal, where no candidate counts, for a terminal.
+
+use super::ranking_table::{figure, settings};
+use crate::search::{BoundReached, NearestMiss};
+
+/// The candidate by its settings, its attainment, and a line for each bound.
+pub(super) fn nearest_lines(nearest: &NearestMiss) -> Vec<String> {
+    let named = settings(&nearest.config).into_iter().map(|(name, value)| format!("{name} {value}"));
+    let attainment = nearest.attainment.map_or("nothing".into(), percent);
+    let least = percent(nearest.min_attainment);
+    let mut lines = vec![
+        format!("nearest, replayed to its end: {}", named.collect::<Vec<_>>().join(", ")),
+        format!(
+            "  {attainment} of all requests meet every bound, goal.min_attainment asks for {least}; by themselves:"
+        ),
+    ];
+    let rows: Vec<[String; 3]> = nearest.bounds.iter().map(|bound| row(bound, &least)).collect();
+    let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
+    let widths = [width(0), width(1), width(2)];
+    lines.extend(nearest.bounds.iter().zip(&rows).map(|(bound, [name, limit, reached])| {
+        let verdict = if bound.missed { "missed" } else { "kept" };
+        let [first, second, third] = widths;
+        format!("  {name:<first$}  {limit:>second$}  {reached:<third$}  {verdict}")
+    }));
+    lines
+}
+
+fn row(bound: &BoundReached, least: &str) -> [String; 3] {
+    let reached = match bound.reached_ms {
+        Some(reached_ms) => format!("{least} within {} ms", at_least(reached_ms)),
+        None => format!("fewer than {least} have such a figure"),
+    };
+    [format!("goal.sla.{}", bound.bound), figure(bound.limit_ms), reached]
+}
+
+fn percent(share: f64) -> String {
+    format!("{} %", figure(share * 100.0))
+}
+
+/// A figure that is rounded up, so that as a bound it is one that is kept.
+fn at_least(value: f64) -> String {
+    let text = figure(value);
+    if text.parse::<f64>().is_ok_and(|rounded| rounded >= value) {
+        return text;
+    }
+    let last_digit = 10_f64.powi(value.abs().log10().floor() as i32 - 4);
+    figure(value + last_digit / 2.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bound_is_rounded_up() {
+        let cases =
+            [(31.250_01, "31.251"), (31.25, "31.25"), (59_012.2, "59013"), (0.0, "0"), (9.999_991, "10")];
+        for (value, text) in cases {
+            assert_eq!(at_least(value), text);
+            assert!(at_least(value).parse::<f64>().unwrap() >= value);
+        }
+    }
+}
