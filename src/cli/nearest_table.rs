@@ -1,11 +1,16 @@
 //! Who came nearest to the goal, where no candidate counts, for a terminal.
 
-use super::ranking_table::{figure, settings};
-use crate::search::{BoundReached, NearestMiss};
+use super::ranking_table::{figure, settings, varying};
+use crate::search::{BoundReached, NearestMiss, Rejected};
 
-/// The candidate by its settings, its attainment, and a line for each bound.
-pub(super) fn nearest_lines(nearest: &NearestMiss) -> Vec<String> {
-    let named = settings(&nearest.config).into_iter().map(|(name, value)| format!("{name} {value}"));
+/// The candidate by its layout and the settings in which it may differ from the others, its attainment, and a line for each bound.
+pub(super) fn nearest_lines(nearest: &NearestMiss, rejected: &[Rejected]) -> Vec<String> {
+    let all: Vec<_> = rejected.iter().map(|rejected| settings(&rejected.config)).collect();
+    let told = varying(&all);
+    let named = settings(&nearest.config)
+        .into_iter()
+        .filter(|(name, _)| name == "layout" || told.contains(&name.as_str()))
+        .map(|(name, value)| format!("{name} {value}"));
     let attainment = nearest.attainment.map_or("nothing".into(), percent);
     let least = percent(nearest.min_attainment);
     let mut lines = vec![

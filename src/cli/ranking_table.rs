@@ -69,7 +69,7 @@ pub(super) fn search_table(result: &SearchResult) -> String {
     }
     lines.push(tally(result));
     lines.extend(rejections(result));
-    lines.extend(result.nearest.iter().flat_map(nearest_lines));
+    lines.extend(result.nearest.iter().flat_map(|nearest| nearest_lines(nearest, &result.rejected)));
     lines.join("\n") + "\n"
 }
 
@@ -226,7 +226,7 @@ fn layout(config: &Map<String, Value>) -> Option<String> {
 
 /// Headings of the settings in which the candidates that have them differ, in their order: what one mode or one router
 /// has and another has not says no more than the mode or the router.
-fn varying(candidates: &[IndexMap<String, String>]) -> Vec<&str> {
+pub(super) fn varying(candidates: &[IndexMap<String, String>]) -> Vec<&str> {
     let mut first: IndexMap<&str, &str> = IndexMap::new();
     let mut varying: Vec<&str> = Vec::new();
     for (name, text) in candidates.iter().flatten() {

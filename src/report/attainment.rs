@@ -7,7 +7,7 @@ use crate::simulation::SimDuration;
 /// For each bound that `sla` sets, the least value in milliseconds that at least `share` of the requests are within, each bound
 /// taken by itself; `None` where fewer have such a figure. A request that has not completed is within nothing.
 pub fn within_share<'a>(
-    requests: impl Iterator<Item = &'a RequestRecord> + Clone,
+    requests: &(impl Iterator<Item = &'a RequestRecord> + Clone),
     sla: &Sla,
     share: f64,
 ) -> Sla {
@@ -66,24 +66,24 @@ mod tests {
     #[test]
     fn each_bound_is_taken_by_itself() {
         let requests = [completed(9, 11, 3), completed(7, 37, 4), completed(8, 8, 1), completed(0, 5, 0)];
-        let half = within_share(requests.iter(), &EVERY, 0.5);
+        let half = within_share(&requests.iter(), &EVERY, 0.5);
         assert_eq!(half, Sla { ttft_ms: Some(8.0), itl_ms: Some(1.0), e2e_ms: Some(8.0) });
         // One has no first token, so that nothing is within any bound on it for all.
-        let all = within_share(requests.iter(), &EVERY, 1.0);
+        let all = within_share(&requests.iter(), &EVERY, 1.0);
         assert_eq!(all, Sla { ttft_ms: None, itl_ms: None, e2e_ms: Some(37.0) });
         let only = Sla { itl_ms: Some(1.0), ..Sla::default() };
-        let gaps = within_share(requests.iter(), &only, 0.75);
+        let gaps = within_share(&requests.iter(), &only, 0.75);
         assert_eq!(gaps, Sla { itl_ms: Some(10.0), ..Sla::default() });
-        assert_eq!(within_share([].iter(), &EVERY, 0.5), Sla::default());
+        assert_eq!(within_share(&[].iter(), &EVERY, 0.5), Sla::default());
     }
 
     #[test]
     fn a_request_that_has_not_completed_is_within_nothing() {
         let unfinished = RequestRecord { status: Status::Unfinished, ..completed(1, 2, 2) };
         let requests = [completed(9, 11, 3), unfinished];
-        let reached = within_share(requests.iter(), &EVERY, 0.5);
+        let reached = within_share(&requests.iter(), &EVERY, 0.5);
         assert_eq!(reached.ttft_ms, Some(9.0));
-        assert_eq!(within_share(requests.iter(), &EVERY, 0.51), Sla::default());
+        assert_eq!(within_share(&requests.iter(), &EVERY, 0.51), Sla::default());
     }
 
     #[test]
@@ -91,6 +91,6 @@ mod tests {
         // 0.07 times 100 is a little more than 7 in floating point, and 7 / 100 is 0.07 all the same.
         let requests: Vec<RequestRecord> = (1..=100).map(|first| completed(first, 200, 2)).collect();
         let only = Sla { ttft_ms: Some(1.0), ..Sla::default() };
-        assert_eq!(within_share(requests.iter(), &only, 0.07).ttft_ms, Some(7.0));
+        assert_eq!(within_share(&requests.iter(), &only, 0.07).ttft_ms, Some(7.0));
     }
 }

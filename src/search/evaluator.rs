@@ -250,7 +250,7 @@ impl Evaluator for ReplayEvaluator {
         };
         let metrics = metrics(&Summary::new(&record, traffic.workload(), scenario.sla.as_ref()))?;
         let injected = record.requests.iter().filter(|request| request.status != Status::Absent);
-        let reached = within_share(injected, &scenario.sla.unwrap_or_default(), share);
+        let reached = within_share(&injected, &scenario.sla.unwrap_or_default(), share);
         Ok(Some(WholeReplay { metrics, reached }))
     }
 

@@ -330,7 +330,7 @@ impl Recorder {
 /// For each bound of a bar, what its share of the requests that have ended is within.
 fn reached(requests: &[RequestRecord], bar: &AttainmentBar) -> Sla {
     let ended = requests.iter().filter(|request| request.terminal.is_some());
-    within_share(ended, &bar.sla, bar.minimum)
+    within_share(&ended, &bar.sla, bar.minimum)
 }
 
 #[cfg(test)]
