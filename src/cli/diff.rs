@@ -52,7 +52,7 @@ struct Metric {
     b: Option<f64>,
 }
 
-#[derive(Serialize)]
+#[derive(Clone, Serialize)]
 struct Setting {
     path: String,
     a: Value,
@@ -100,8 +100,15 @@ fn searches(a: &Path, b: &Path) -> Result<Difference, Failure> {
     Ok(Difference {
         first_event: first_trial(&trial_rows(a)?, &trial_rows(b)?),
         metrics: metrics(&best_a["metrics"], &best_b["metrics"]),
-        settings: settings(&best_a["config"], &best_b["config"]),
+        settings: [settings(&best_a["config"], &best_b["config"]), surroundings(best_a, best_b)].concat(),
     })
+}
+
+/// What two searches give all of their candidates, and no candidate says in its own settings: the requests, and what prices passes.
+fn surroundings(a: &Value, b: &Value) -> Vec<Setting> {
+    let is_common = |path: &str| !path.starts_with("deployment.") || path.contains(".timing.");
+    let differing = settings(&a["scenario"], &b["scenario"]).into_iter();
+    differing.filter(|setting| is_common(&setting.path)).collect()
 }
 
 /// The earliest step of any request that is not the same in both runs.

@@ -1,5 +1,7 @@
 //! The files that commands write to a folder, and by which it is known whose folder it is.
 
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 
 /// What a replay writes.
@@ -70,6 +72,22 @@ impl Kind {
         }
     }
 
+    /// Files of a folder that it would write over, and that no run of this kind accounts for.
+    pub(super) fn foreign(self, folder: &Path) -> Vec<&'static str> {
+        let is_there = |name: &&str| folder.join(name).exists();
+        let is_accounted_for = match self {
+            // They are always written together.
+            Self::Deployment => self.files().iter().all(&is_there),
+            Self::Replay => says_its_version(&folder.join(REPORT)),
+            // Trials of a run that did not finish have rules of their own.
+            Self::Search | Self::Part => {
+                let answer = folder.join(self.answer());
+                says_its_version(&answer) || (!answer.exists() && [TRIALS, NEXT_TRIALS].iter().any(is_there))
+            }
+        };
+        if is_accounted_for { Vec::new() } else { self.files().iter().copied().filter(is_there).collect() }
+    }
+
     /// Results of another kind that a folder holds, and the file that tells.
     pub(super) fn stranger(self, folder: &Path) -> Option<(Self, &'static str)> {
         let (replay, search, part) =
@@ -83,4 +101,14 @@ impl Kind {
         };
         strangers.into_iter().find(|(_, file)| folder.join(file).exists())
     }
+}
+
+/// Whether a file of JSON begins as every answer does.
+fn says_its_version(path: &Path) -> bool {
+    const LONGEST: u64 = 64;
+    let mut beginning = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(LONGEST).read_to_end(&mut beginning));
+    let text = String::from_utf8_lossy(&beginning);
+    let fields = text.trim_start().strip_prefix('{').map(str::trim_start);
+    read.is_ok() && fields.is_some_and(|fields| fields.starts_with("\"schema_version\""))
 }

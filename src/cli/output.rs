@@ -21,15 +21,18 @@ impl OutputFolder {
     /// Whether a folder of this kind can be there: nothing is made yet.
     pub(super) fn look_at(path: &Path, kind: Kind) -> Result<(), Failure> {
         look_at_folder("--output-dir", path)?;
-        match kind.stranger(path) {
-            None => Ok(()),
-            Some((other, file)) => {
-                let (path, kind, other) = (path.display(), kind.name(), other.name());
-                Err(Failure::input(format!(
-                    "--output-dir {path}: holds a {other} ({file}); give the {kind} a folder of its own"
-                )))
-            }
-        }
+        let (foreign, own) = (kind.foreign(path), kind.name());
+        let problem = if let Some((other, file)) = kind.stranger(path) {
+            format!("holds a {} ({file}); give the {own} a folder of its own", other.name())
+        } else if !foreign.is_empty() {
+            let files = foreign.join(", ");
+            format!(
+                "{files} would be written over, and no {own} has written it; give the {own} a folder of its own"
+            )
+        } else {
+            return Ok(());
+        };
+        Err(Failure::input(format!("--output-dir {}: {problem}", path.display())))
     }
 
     /// Makes sure that the folder is there and nobody else's, and tidies up after runs that were killed. What an earlier run

@@ -30,6 +30,8 @@ pub struct Journal {
 pub struct PastTrial {
     trial: u32,
     deployment_mode: DeploymentMode,
+    #[serde(default)]
+    round: u32,
     evaluation: String,
     outcome: Outcome,
     reason: Option<String>,
@@ -106,6 +108,11 @@ impl PastTrial {
     /// Its number in the whole search.
     pub(super) fn trial(&self) -> u32 {
         self.trial
+    }
+
+    /// The round of its branch that it belongs to, from 1.
+    pub(super) fn round(&self) -> u32 {
+        self.round
     }
 
     /// Its branch.

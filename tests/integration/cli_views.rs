@@ -176,6 +176,12 @@ fn two_searches_are_compared_by_their_trials_and_best_candidates() {
     place.run(&[&["search", "search.yaml", "--output-dir", "less"][..], &less].concat()).ending(0);
     let text = place.run(&["diff", "out", "less"]).ending(0).stdout;
     assert!(text.contains("trial 1 has another score"), "{text}");
+    assert!(text.contains("workload.osl: 20 -> 10"), "{text}");
+    let priced = ["--set", "search_space.timing={model: fixed, prefill_ms: 10, decode_ms: 2}"];
+    place.run(&[&["search", "search.yaml", "--output-dir", "priced"][..], &priced].concat()).ending(0);
+    let text = place.run(&["diff", "out", "priced"]).ending(0).stdout;
+    assert!(text.contains("settings that differ\n"), "{text}");
+    assert!(text.contains("deployment.agg.timing.model: polynomial -> fixed"), "{text}");
     let replay = Workplace::with("scenario.yaml", SCENARIO);
     replay.run(&["replay", "scenario.yaml", "--output-dir", "run"]).ending(0);
     let run = replay.path("run");

@@ -196,6 +196,41 @@ fn a_folder_holds_one_kind_of_results() {
 }
 
 #[test]
+fn files_that_no_run_has_written_stay_as_they_are() {
+    let place = Workplace::with("search.yaml", &three_points());
+    place.write("scenario.yaml", SCENARIO);
+    place.run(&["replay", "scenario.yaml", "--output-dir", "run"]).ending(0);
+    let search = ["search", "search.yaml", "--output-dir", "mine"];
+    let part = ["--set", "sweep.sampler=halton", "--index=0", "--of=1", "--output-dir", "mine"];
+    let part = [&["search", "shard", "search.yaml"][..], &part].concat();
+    let replay = ["replay", "scenario.yaml", "--output-dir", "mine"];
+    let deploy = ["deploy", "run", "--model", "m", "--output-dir", "mine"];
+    for (command, kind, file) in [
+        (&search[..], "search", "best.yaml"),
+        (&search, "search", "pareto.csv"),
+        (&search, "search", "candidates.json"),
+        (&part, "part of a search", "config.yaml"),
+        (&part, "part of a search", "shard.json"),
+        (&replay, "replay", "requests.jsonl"),
+        (&replay, "replay", "report.json"),
+        (&deploy, "deployment", "commands.sh"),
+        (&deploy, "deployment", "kubernetes.yaml"),
+    ] {
+        let path = format!("mine/{file}");
+        place.write(&path, "{\"of\": \"mine\"}\n");
+        let before = bytes(&place, "mine");
+        let words = format!("--output-dir mine: {file} would be written over, and no {kind} has written it");
+        place.run(command).refusing(&[&words]);
+        assert!(bytes(&place, "mine") == before, "{file}");
+        std::fs::remove_file(place.path(&path)).unwrap();
+        // What a run has written is its own to replace.
+        place.run(command).ending(0);
+        place.run(command).ending(0);
+        std::fs::remove_dir_all(place.path("mine")).unwrap();
+    }
+}
+
+#[test]
 fn nothing_is_written_over_what_is_read() {
     let place = Workplace::with("scenario.yaml", SCENARIO);
     place.write("search.yaml", &three_points());

@@ -123,7 +123,11 @@ pub fn run(
     }
     let interrupt = Arc::clone(&options.interrupt);
     let studies = studies(plan, evaluator, &options)?;
-    let remark = if options.shard.is_some() { OTHER_PART } else { no_extension(plan) };
+    let remark = match options.shard {
+        Some(_) => OTHER_PART,
+        None if has_more_rounds(&options.past, plan) => MORE_ROUNDS,
+        None => no_extension(plan),
+    };
     // A study never has more candidates under way than make a round, however many threads there are.
     let most = plan.config.sweep.candidates_per_round as usize * studies.len();
     let pool =
@@ -183,6 +187,20 @@ fn nearest(
 }
 
 const OTHER_PART: &str = ", or it is another part of the search";
+
+const MORE_ROUNDS: &str = "; the journal has more rounds than `sweep.max_rounds` now allows";
+
+/// Whether an earlier run went through more rounds than there are to be now.
+fn has_more_rounds(past: &[PastTrial], plan: &Plan) -> bool {
+    let sweep = &plan.config.sweep;
+    let has_rounds = |branch: &Branch| {
+        let schedule = Schedule::new(sweep, branch.space.size());
+        matches!(schedule, Schedule::Rounds { .. }) && sweep.fidelity.is_none()
+    };
+    let is_beyond = |trial: &PastTrial| trial.round() > sweep.max_rounds;
+    let branches = plan.branches.iter().filter(|branch| has_rounds(branch));
+    branches.flat_map(|branch| past.iter().filter(|trial| trial.mode() == branch.mode)).any(is_beyond)
+}
 
 /// Why a search cannot go on where one with fewer rounds ended, where it cannot: a remark on the trial that differs.
 fn no_extension(plan: &Plan) -> &'static str {
