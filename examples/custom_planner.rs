@@ -32,14 +32,10 @@ impl PlanningPolicy for OneForEach {
     }
 
     fn problems(&self, _: Option<DeploymentMode>) -> Vec<String> {
-        let mut problems = Vec::new();
-        if self.requests_per_worker == 0 {
-            problems.push("requests_per_worker: 0 requests are no load for a worker".into());
+        match self.requests_per_worker {
+            0 => vec!["requests_per_worker: 0 requests are no load for a worker".into()],
+            _ => Vec::new(),
         }
-        if self.most_workers == 0 {
-            problems.push("most_workers: 0 workers serve nobody".into());
-        }
-        problems
     }
 
     fn plan(&mut self, observation: &Observation) -> Decision {
