@@ -32,10 +32,14 @@ impl PlanningPolicy for OneForEach {
     }
 
     fn problems(&self, _: Option<DeploymentMode>) -> Vec<String> {
-        match self.requests_per_worker {
-            0 => vec!["requests_per_worker: 0 requests are no load for a worker".into()],
-            _ => Vec::new(),
+        let mut problems = Vec::new();
+        if self.requests_per_worker == 0 {
+            problems.push("requests_per_worker: 0 requests are no load for a worker".into());
         }
+        if self.most_workers == 0 {
+            problems.push("most_workers: 0 workers serve nobody".into());
+        }
+        problems
     }
 
     fn plan(&mut self, observation: &Observation) -> Decision {

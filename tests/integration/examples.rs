@@ -41,11 +41,16 @@ fn a_planner_of_ones_own_scales_a_bundled_scenario() {
     let mut example = Command::new(env!("CARGO"));
     example.args(["run", "--quiet", "--locked", "--example", "custom_planner", "--"]);
     example.args(["check", "scenarios/planner_burst.yaml"]);
-    example.args(["--set", "deployment.planner={policy: one_for_each, requests_per_worker: 0}"]);
+    example.args([
+        "--set",
+        "deployment.planner={policy: one_for_each, requests_per_worker: 0, most_workers: 0}",
+    ]);
     let output = run_in_repository(&mut example);
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{stderr}");
-    assert!(stderr.contains("deployment.planner.requests_per_worker: 0 requests"), "{stderr}");
+    for problem in ["requests_per_worker: 0 requests", "most_workers: 0 workers"] {
+        assert!(stderr.contains(&format!("deployment.planner.{problem}")), "{stderr}");
+    }
 }
 
 #[test]

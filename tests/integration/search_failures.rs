@@ -61,7 +61,7 @@ search_space:
   deployment_mode: [agg]
   parallel_configs: [{tp: 4, replicas: 2}, {tp: 4, replicas: 4}]
   timing: {model: polynomial}
-  planner_scaling_policy: [disabled, {policy: one_for_each, requests_per_worker: 60, most_workers: 0}]
+  planner_scaling_policy: [disabled, panicking]
   router_mode: [round_robin]
   agg_max_num_batched_tokens: [8192]
   agg_max_num_seqs: [256]
@@ -71,7 +71,7 @@ goal: {target: e2e_latency}
     let file = folder.path().join("search.yaml");
     std::fs::write(&file, config).unwrap();
     let mut example = Command::new(env!("CARGO"));
-    example.args(["run", "--quiet", "--locked", "--example", "custom_planner", "--", "search"]);
+    example.args(["run", "--quiet", "--locked", "--example", "panicking_planner", "--", "search"]);
     example.arg(&file).args(["--threads", threads, "--output-dir"]).arg(folder.path().join("out"));
     let output = run_in_repository(&mut example);
     let text = |bytes| String::from_utf8(bytes).unwrap();
@@ -88,8 +88,11 @@ fn a_policy_that_panics_fails_its_trials_and_leaves_what_replays_them() {
     assert_eq!(result["certified_optimum"], false);
     for trial in result["rejected"].as_array().unwrap() {
         let reason = trial["reason"].as_str().unwrap();
-        assert!(reason.starts_with("replay failed: internal error: min > max"), "{reason}");
-        assert_eq!(trial["scenario"]["deployment"]["planner"]["policy"], "one_for_each");
+        assert!(
+            reason.starts_with("replay failed: internal error: the planner has lost its way"),
+            "{reason}"
+        );
+        assert_eq!(trial["scenario"]["deployment"]["planner"]["policy"], "panicking");
     }
     // Nobody sees the panic itself, but everybody how to have it again.
     assert!(!answer.stderr.contains("panicked at"), "{}", answer.stderr);
@@ -97,11 +100,11 @@ fn a_policy_that_panics_fails_its_trials_and_leaves_what_replays_them() {
     let command = format!("`spica replay {}` does it again", failed.display());
     assert!(answer.stderr.contains(&command), "{}", answer.stderr);
     let mut replay = Command::new(env!("CARGO"));
-    replay.args(["run", "--quiet", "--locked", "--example", "custom_planner", "--", "replay"]).arg(failed);
+    replay.args(["run", "--quiet", "--locked", "--example", "panicking_planner", "--", "replay"]).arg(failed);
     let again = run_in_repository(&mut replay);
     let stderr = String::from_utf8_lossy(&again.stderr);
     assert_eq!(again.status.code(), Some(3), "{stderr}");
-    assert!(stderr.contains("min > max"), "{stderr}");
+    assert!(stderr.contains("the planner has lost its way"), "{stderr}");
 
     let whole = ["candidates.json", "trials.jsonl", "best.yaml", "failed-1.yaml"].map(read);
     with_panicking_planner("8", &folder).ending(0);
