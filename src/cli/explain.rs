@@ -232,18 +232,18 @@ fn explain_tick(folder: &Path, tick: u64) -> Result<Explanation, Failure> {
 
 /// Which bounds a candidate is near, and what sets it apart from the one behind it.
 fn explain_candidate(folder: &Path, rank: usize) -> Result<Explanation, Failure> {
-    let one = candidate(folder, rank)?;
     let result = search_result(folder)?;
+    let one = candidate(folder, &result, rank)?;
     let next = result["candidates"].get(rank);
     let is_frontier = is_frontier(&result);
     let gpus = shown(&one["used_gpus"]);
     let mut text = if is_frontier {
         let count = result["candidates"].as_array().map_or(0, Vec::len);
-        format!("rank {rank} of {count} along the frontier: {} on {gpus} GPUs\n", objectives(&one))
+        format!("rank {rank} of {count} along the frontier: {} on {gpus} GPUs\n", objectives(one))
     } else {
         format!("rank {rank}: score {} on {gpus} GPUs\n", shown(&one["score"]))
     };
-    let bounds = bounds(&one, &result["goal"]);
+    let bounds = bounds(one, &result["goal"]);
     if !bounds.is_empty() {
         text += "bounds\n";
     }

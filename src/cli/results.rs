@@ -172,30 +172,29 @@ pub(super) fn objectives(candidate: &Value) -> String {
 
 /// The candidate of a rank, or the only one to choose.
 pub(super) fn chosen(folder: &Path, rank: Option<usize>) -> Result<Value, Failure> {
-    if rank.is_none() {
-        let path = folder.join(CANDIDATES);
-        let result = search_result(folder)?;
-        let candidates = result["candidates"].as_array().map(Vec::as_slice).unwrap_or_default();
-        if is_frontier(&result) && candidates.len() > 1 {
-            let points = candidates
-                .iter()
-                .map(|one| format!("\n  --rank {}: {}", shown(&one["rank"]), objectives(one)));
-            return Err(Failure::input(format!(
-                "--rank: missing: {} is a frontier of {} candidates, of which none is the best{}",
-                path.display(),
-                candidates.len(),
-                points.collect::<String>()
-            )));
-        }
+    let result = search_result(folder)?;
+    let candidates = candidates(&result);
+    if rank.is_none() && is_frontier(&result) && candidates.len() > 1 {
+        let points =
+            candidates.iter().map(|one| format!("\n  --rank {}: {}", shown(&one["rank"]), objectives(one)));
+        return Err(Failure::input(format!(
+            "--rank: missing: {} is a frontier of {} candidates, of which none is the best{}",
+            folder.join(CANDIDATES).display(),
+            candidates.len(),
+            points.collect::<String>()
+        )));
     }
-    candidate(folder, rank.unwrap_or(1))
+    candidate(folder, &result, rank.unwrap_or(1)).cloned()
 }
 
-/// The candidate of a rank.
-pub(super) fn candidate(folder: &Path, rank: usize) -> Result<Value, Failure> {
+fn candidates(result: &Value) -> &[Value] {
+    result["candidates"].as_array().map(Vec::as_slice).unwrap_or_default()
+}
+
+/// The candidate of a rank of the result that a folder holds.
+pub(super) fn candidate<'r>(folder: &Path, result: &'r Value, rank: usize) -> Result<&'r Value, Failure> {
     let path = folder.join(CANDIDATES);
-    let result = search_result(folder)?;
-    let candidates = result["candidates"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let candidates = candidates(result);
     let Some(found) = rank.checked_sub(1).and_then(|index| candidates.get(index)) else {
         let ranks = match candidates.len() {
             0 => "there are no candidates".to_owned(),
@@ -206,7 +205,7 @@ pub(super) fn candidate(folder: &Path, rank: usize) -> Result<Value, Failure> {
     };
     let problems = checks::deployment(found, &format!("candidates[{}]", rank - 1));
     if problems.is_empty() {
-        return Ok(found.clone());
+        return Ok(found);
     }
     let text = std::fs::read_to_string(&path).unwrap_or_default();
     Err(Failure::input(config::in_place(&text, &path, &problems)))
