@@ -215,7 +215,7 @@ pub(super) struct SearchArguments {
     /// Search configuration (YAML with a `search_space:` key)
     #[arg(required = true)]
     pub(super) config: Option<PathBuf>,
-    /// Write candidates.json, trials.jsonl and best.yaml (pareto.csv for a frontier) to this folder
+    /// Write candidates.json, trials.jsonl, config.yaml and best.yaml (pareto.csv for a frontier) to this folder
     #[arg(long, value_name = "DIR")]
     pub(super) output_dir: Option<PathBuf>,
     /// Replays that run at the same time; never changes the answer [default: one per core, at most

@@ -12,7 +12,7 @@ use super::console::Console;
 use super::failure::{Failure, Status};
 use super::names::Kind;
 use super::results::{
-    answer, apart, figure, flattened, note_unfinished, replay_report, request_rows, search_result, shown,
+    answer, apart, differing, figure, note_unfinished, replay_report, request_rows, search_result, shown,
     trial_rows,
 };
 
@@ -215,18 +215,6 @@ fn metrics(a: &Value, b: &Value) -> Vec<Metric> {
             Metric { name: name.clone(), a: value(a), b: value(b) }
         })
         .filter(|metric| metric.a != metric.b)
-        .collect()
-}
-
-pub(super) fn differing(a: &Value, b: &Value) -> Vec<(String, Value, Value)> {
-    let (a, b) = (flattened(a), flattened(b));
-    let paths = a.keys().chain(b.keys().filter(|path| !a.contains_key(*path)));
-    paths
-        .map(|path| {
-            let value = |values: &Map<String, Value>| values.get(path).cloned().unwrap_or_default();
-            (path.clone(), value(&a), value(&b))
-        })
-        .filter(|(_, a, b)| a != b)
         .collect()
 }
 

@@ -7,13 +7,13 @@ use serde_json::{Value, json};
 
 use super::arguments::{ExplainCommand, Format, StrictTiming};
 use super::console::Console;
-use super::diff::differing;
 use super::failure::{Failure, Status};
 use super::input::load_document;
 use super::prepare::{self, ReadyReplay};
 use super::replay::replay_failure;
 use super::results::{
-    apart, candidate, figure, is_frontier, note_unfinished, objectives, search_result, shown, tick_rows,
+    apart, candidate, differing, figure, is_frontier, note_unfinished, objectives, search_result, shown,
+    tick_rows,
 };
 use crate::config::Override;
 use crate::registry::Registry;

@@ -1,4 +1,4 @@
-//! Where the trials of a search are kept while it runs, and found again when it goes on.
+//! Where the trials of a search and its configuration are kept while it runs, and found again when it goes on.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
@@ -6,8 +6,13 @@ use std::path::Path;
 
 use super::console::Console;
 use super::failure::Failure;
-use super::names::{Kind, NEXT_TRIALS, TRIALS};
-use super::output::OutputFolder;
+use super::names::{CONFIG, CONFIG_HEADER, Kind, NEXT_CONFIG, NEXT_TRIALS, TRIALS};
+use super::output::{OutputFolder, Replacement};
+use super::results::changes;
+use crate::config::Document;
+use crate::config::search::SmartSearchConfig;
+use crate::report::files::write_atomically;
+use crate::run;
 use crate::search::{Journal, PastTrial};
 
 /// What an earlier run has left.
@@ -33,15 +38,20 @@ pub(super) fn unfinished(folder: &Path, kind: Kind) -> Option<Failure> {
 }
 
 /// Begins a journal: beside that of an earlier answer, which stays whole until there is another.
-pub(super) fn begin(folder: &OutputFolder) -> Result<Past, Failure> {
+pub(super) fn begin(folder: &OutputFolder, config: &SmartSearchConfig) -> Result<Past, Failure> {
     let path = folder.file(if folder.has_answer() { NEXT_TRIALS } else { TRIALS });
     let file = File::create(&path)
         .map_err(|error| Failure::input(format!("{} could not be written: {error}", path.display())))?;
+    keep_configuration(folder, config)?;
     Ok(Past { journal: Some(Box::new(file)), trials: Vec::new() })
 }
 
 /// Opens the journal of an earlier run to go on with it: that of a search which was to replace an answer, if there is one.
-pub(super) fn resume(folder: &OutputFolder, console: Console) -> Result<Past, Failure> {
+pub(super) fn resume(
+    folder: &OutputFolder,
+    config: &SmartSearchConfig,
+    console: Console,
+) -> Result<Past, Failure> {
     let next = folder.file(NEXT_TRIALS);
     let path = if next.exists() { next } else { folder.file(TRIALS) };
     let bytes = match std::fs::read(&path) {
@@ -66,5 +76,43 @@ pub(super) fn resume(folder: &OutputFolder, console: Console) -> Result<Past, Fa
     let file = open().map_err(|error: io::Error| {
         Failure::input(format!("{} could not be written: {error}", path.display()))
     })?;
+    if journal.trials.is_empty() {
+        keep_configuration(folder, config)?;
+    }
     Ok(Past { journal: Some(Box::new(file)), trials: journal.trials })
+}
+
+/// Writes down what the trials of a journal that has just begun are trials of.
+fn keep_configuration(folder: &OutputFolder, config: &SmartSearchConfig) -> Result<(), Failure> {
+    let name = if folder.file(NEXT_TRIALS).exists() { NEXT_CONFIG } else { CONFIG };
+    let text = configuration_text(config, folder.path());
+    write_atomically(&folder.file(name), |out| out.write_all(text.as_bytes())).map_err(Failure::run)
+}
+
+/// Puts the configuration of an answer beside it.
+pub(super) fn write_configuration(
+    config: &SmartSearchConfig,
+    files: &mut Replacement<'_>,
+) -> Result<(), Failure> {
+    let text = configuration_text(config, files.folder().path());
+    files.write(CONFIG, |out| out.write_all(text.as_bytes()))?;
+    files.remove(NEXT_CONFIG);
+    Ok(())
+}
+
+fn configuration_text(config: &SmartSearchConfig, folder: &Path) -> String {
+    CONFIG_HEADER.to_owned() + &config.with_paths_from(folder).to_yaml()
+}
+
+/// Where a configuration is another than that of the trials in a folder, in words; nothing if that is not known.
+pub(super) fn changes_since(folder: &Path, config: &SmartSearchConfig) -> Option<String> {
+    let names = [NEXT_CONFIG, CONFIG].map(|name| folder.join(name));
+    let earlier = names.iter().find(|path| path.exists())?;
+    let Document::Search(earlier) = run::read_document(earlier, &[]).ok()?.document else { return None };
+    let changes = changes(&earlier.to_json(), &config.to_json());
+    Some(if changes.is_empty() {
+        "the configuration is the same but for where its files are".to_owned()
+    } else {
+        format!("in the configuration, {changes}")
+    })
 }

@@ -20,8 +20,14 @@ pub(super) const FAILED: [&str; 3] = ["failed-1.yaml", "failed-2.yaml", "failed-
 /// The trials of a search whose answer is going to replace an earlier one, which keeps its own till then.
 pub(super) const NEXT_TRIALS: &str = "trials.next.jsonl";
 
-/// What a part of a search writes beside its trials.
+/// The configuration of a search in full, from the moment it begins.
 pub(super) const CONFIG: &str = "config.yaml";
+/// That of the search to which [`NEXT_TRIALS`] belong.
+pub(super) const NEXT_CONFIG: &str = "config.next.yaml";
+/// By which it is known that no hand has written it.
+pub(super) const CONFIG_HEADER: &str = "# The configuration of the search whose results are here, in full.\n";
+
+/// What a part of a search writes.
 pub(super) const SHARD: &str = "shard.json";
 
 /// What starts a deployment.
@@ -52,12 +58,22 @@ impl Kind {
     /// Every file that it may write.
     pub(super) fn files(self) -> &'static [&'static str] {
         const OF_REPLAY: &[&str] = &[REPORT, REQUESTS, SCALING, SERIES];
-        const OF_SEARCH: &[&str] =
-            &[CANDIDATES, TRIALS, NEXT_TRIALS, BEST, PARETO, FAILED[0], FAILED[1], FAILED[2]];
+        const OF_SEARCH: &[&str] = &[
+            CANDIDATES,
+            CONFIG,
+            NEXT_CONFIG,
+            TRIALS,
+            NEXT_TRIALS,
+            BEST,
+            PARETO,
+            FAILED[0],
+            FAILED[1],
+            FAILED[2],
+        ];
         match self {
             Self::Replay => OF_REPLAY,
             Self::Search => OF_SEARCH,
-            Self::Part => &[SHARD, CONFIG, TRIALS, NEXT_TRIALS],
+            Self::Part => &[SHARD, CONFIG, NEXT_CONFIG, TRIALS, NEXT_TRIALS],
             Self::Deployment => &[COMMANDS, DYNAMO, KUBERNETES],
         }
     }
@@ -85,7 +101,13 @@ impl Kind {
                 says_its_version(&answer) || (!answer.exists() && [TRIALS, NEXT_TRIALS].iter().any(is_there))
             }
         };
-        if is_accounted_for { Vec::new() } else { self.files().iter().copied().filter(is_there).collect() }
+        // A configuration is often kept beside its results by hand.
+        let is_own = |name: &&str| match *name {
+            CONFIG | NEXT_CONFIG => beginning(&folder.join(name)).starts_with(CONFIG_HEADER),
+            _ => is_accounted_for,
+        };
+        let files = self.files().iter().copied().filter(is_there);
+        files.filter(|name| !is_own(name)).collect()
     }
 
     /// Results of another kind that a folder holds, and the file that tells.
@@ -105,10 +127,15 @@ impl Kind {
 
 /// Whether a file of JSON begins as every answer does.
 fn says_its_version(path: &Path) -> bool {
-    const LONGEST: u64 = 64;
+    let text = beginning(path);
+    let fields = text.trim_start().strip_prefix('{').map(str::trim_start);
+    fields.is_some_and(|fields| fields.starts_with("\"schema_version\""))
+}
+
+/// The first bytes of a file; nothing of one that cannot be read.
+fn beginning(path: &Path) -> String {
+    const LONGEST: u64 = 128;
     let mut beginning = Vec::new();
     let read = File::open(path).and_then(|file| file.take(LONGEST).read_to_end(&mut beginning));
-    let text = String::from_utf8_lossy(&beginning);
-    let fields = text.trim_start().strip_prefix('{').map(str::trim_start);
-    read.is_ok() && fields.is_some_and(|fields| fields.starts_with("\"schema_version\""))
+    read.map_or_else(|_| String::new(), |_| String::from_utf8_lossy(&beginning).into_owned())
 }

@@ -237,6 +237,31 @@ fn flatten(value: &Value, path: &str, flat: &mut Map<String, Value>) {
     }
 }
 
+/// Where nested values differ: the path, and both values.
+pub(super) fn differing(a: &Value, b: &Value) -> Vec<(String, Value, Value)> {
+    let (a, b) = (flattened(a), flattened(b));
+    let paths = a.keys().chain(b.keys().filter(|path| !a.contains_key(*path)));
+    paths
+        .map(|path| {
+            let value = |values: &Map<String, Value>| values.get(path).cloned().unwrap_or_default();
+            (path.clone(), value(&a), value(&b))
+        })
+        .filter(|(_, a, b)| a != b)
+        .collect()
+}
+
+/// Where two configurations of searches differ, in words; empty if they do not. Where files are does not matter: their content is
+/// part of what each trial is known by.
+pub(super) fn changes(a: &Value, b: &Value) -> String {
+    let is_place = |path: &str| matches!(path.rsplit('.').next(), Some("path" | "trace_path" | "rescale"));
+    let differing = differing(a, b).into_iter().filter(|(path, _, _)| !is_place(path));
+    let changes = differing.map(|(path, a, b)| {
+        let (a, b) = apart(&a, &b);
+        format!("{path}: {a} -> {b}")
+    });
+    changes.collect::<Vec<_>>().join(", ")
+}
+
 /// A value for people.
 pub(super) fn shown(value: &Value) -> String {
     match value {

@@ -11,7 +11,7 @@ use super::arguments::{Format, SearchArguments, SearchCommand, StrictTiming};
 use super::console::{Console, complain};
 use super::failure::{Failure, Status};
 use super::input::load_document;
-use super::journal::{self, Past, unfinished};
+use super::journal::{self, Past, changes_since, unfinished, write_configuration};
 use super::names::{BEST, CANDIDATES, FAILED, Kind, NEXT_TRIALS, PARETO, TRIALS};
 use super::output::{OutputFolder, Replacement};
 use super::overwrite;
@@ -21,6 +21,7 @@ use super::progress::ProgressOnTerminal;
 use super::ranking_table::search_table;
 use super::shard;
 use crate::config::scenario::Scenario;
+use crate::config::search::SmartSearchConfig;
 use crate::config::{Loaded, Places};
 use crate::registry::Registry;
 use crate::report::files::write_json;
@@ -54,7 +55,7 @@ pub(super) fn run(
     let threads = arguments.threads.unwrap_or_else(|| default_threads(&ready.plan));
     announce(file, &ready, threads, console);
     let folder = output_dir.map(|path| OutputFolder::open(path, Kind::Search)).transpose()?;
-    let past = past(folder.as_ref(), arguments.resume, console)?;
+    let past = past(folder.as_ref(), arguments.resume, &ready.plan.config, console)?;
     let interrupt = interrupt_on_signal()?;
     let (plan, evaluator) = evaluator(ready, registry, &interrupt)?;
     let known = past.trials.len() as u64;
@@ -64,18 +65,23 @@ pub(super) fn run(
         if result.was_interrupted() && folder.has_answer() && !goes_beyond(&result, folder, known) {
             keep_answer(folder, console);
         } else {
-            write_files(&result, folder.replacement(), console)?;
+            write_files(&result, &plan.config, folder.replacement(), console)?;
         }
     }
     print(&result, console)
 }
 
 /// The trials to go on from.
-pub(super) fn past(folder: Option<&OutputFolder>, resume: bool, console: Console) -> Result<Past, Failure> {
+pub(super) fn past(
+    folder: Option<&OutputFolder>,
+    resume: bool,
+    config: &SmartSearchConfig,
+    console: Console,
+) -> Result<Past, Failure> {
     match folder {
         None => Ok(Past::default()),
-        Some(folder) if resume => journal::resume(folder, console),
-        Some(folder) => journal::begin(folder),
+        Some(folder) if resume => journal::resume(folder, config, console),
+        Some(folder) => journal::begin(folder, config),
     }
 }
 
@@ -98,8 +104,10 @@ pub(super) fn search(
 ) -> Result<SearchResult, Failure> {
     search::run(plan, evaluator, options).map_err(|error| match error {
         SearchError::Diverged { .. } | SearchError::Contradicted { .. } => {
+            let changes = folders.first().and_then(|folder| changes_since(folder, &plan.config));
+            let changes = changes.map(|changes| format!("; {changes}")).unwrap_or_default();
             let folders: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
-            Failure::input(format!("{}: {error}", folders.join(", ")))
+            Failure::input(format!("{}: {error}{changes}", folders.join(", ")))
         }
         SearchError::Unsplittable(_) => Failure::input(error),
         error => Failure::run(error),
@@ -217,10 +225,12 @@ pub(super) fn default_threads(plan: &Plan) -> NonZeroUsize {
 /// Writes an answer, in the place of an earlier one.
 pub(super) fn write_files(
     result: &SearchResult,
+    config: &SmartSearchConfig,
     mut files: Replacement<'_>,
     console: Console,
 ) -> Result<(), Failure> {
     files.write(CANDIDATES, |out| write_json(result, out))?;
+    write_configuration(config, &mut files)?;
     if result.goal.is_pareto() {
         files.write(PARETO, |out| pareto_csv::write(result, out))?;
     } else {

@@ -7,19 +7,17 @@ use std::path::Path;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use super::arguments::{MergeArguments, ShardArguments};
 use super::console::Console;
-use super::diff::differing;
 use super::failure::{Failure, Status};
 use super::input::load_document;
-use super::journal::{Past, unfinished};
+use super::journal::{Past, unfinished, write_configuration};
 use super::names::{CANDIDATES, CONFIG, Kind, NEXT_TRIALS, SHARD, TRIALS};
 use super::output::OutputFolder;
 use super::overwrite;
 use super::prepare;
-use super::results::apart;
+use super::results::changes;
 use super::search;
 use crate::config::Places;
 use crate::config::scenario::Scenario;
@@ -95,7 +93,7 @@ pub(super) fn run_part(
     let threads = arguments.threads.unwrap_or_else(|| search::default_threads(&ready.plan));
     search::announce(file, &ready, threads, console);
     let folder = OutputFolder::open(&arguments.output_dir, Kind::Part)?;
-    let past = search::past(Some(&folder), arguments.resume, console)?;
+    let past = search::past(Some(&folder), arguments.resume, &ready.plan.config, console)?;
     let interrupt = search::interrupt_on_signal()?;
     let (plan, evaluator) = search::evaluator(ready, registry, &interrupt)?;
     let mut about = ShardFile {
@@ -118,9 +116,8 @@ pub(super) fn run_part(
         .nearest
         .as_ref()
         .map(|nearest| NearestOfPart { evaluation: nearest.evaluation.clone(), whole: nearest.whole() });
-    let resolved = plan.config.with_paths_from(folder.path()).to_yaml();
     let mut files = folder.replacement();
-    files.write(CONFIG, |out| out.write_all(resolved.as_bytes()))?;
+    write_configuration(&plan.config, &mut files)?;
     files.write(SHARD, |out| write_json(&about, out))?;
     files.take_over(NEXT_TRIALS, TRIALS);
     files.put()?;
@@ -195,7 +192,7 @@ pub(super) fn merge(
     let folders: Vec<&Path> = parts.iter().map(|(_, folder)| *folder).collect();
     let result = search::search(&plan, &evaluator, options, &folders)?;
     if let Some(files) = files.filter(|_| !result.was_interrupted()) {
-        search::write_files(&result, files, console)?;
+        search::write_files(&result, &plan.config, files, console)?;
     }
     search::print(&result, console)
 }
@@ -289,18 +286,6 @@ fn configuration(parts: &[Part<'_>], console: Console) -> Result<(SmartSearchCon
         }
     }
     Ok((first, places))
-}
-
-/// Where two configurations of searches differ, in words; empty if they do not. Where files are does not matter: their content is
-/// part of what each trial is known by.
-fn changes(a: &Value, b: &Value) -> String {
-    let is_place = |path: &str| matches!(path.rsplit('.').next(), Some("path" | "trace_path" | "rescale"));
-    let differing = differing(a, b).into_iter().filter(|(path, _, _)| !is_place(path));
-    let changes = differing.map(|(path, a, b)| {
-        let (a, b) = apart(&a, &b);
-        format!("{path}: {a} -> {b}")
-    });
-    changes.collect::<Vec<_>>().join(", ")
 }
 
 /// Every part has to have run to its end.

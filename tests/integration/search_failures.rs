@@ -148,7 +148,7 @@ fn a_full_disk_ends_a_search_that_can_be_resumed() {
         on_a_small_disk(&place, blocks(&whole[1]) + 1, "search search.yaml --output-dir late").ending(3);
     assert!(full.stderr.contains("candidates.json"), "{}", full.stderr);
     let left: Vec<String> = place.files().into_iter().filter(|name| name.starts_with("late/")).collect();
-    assert_eq!(left, ["late/trials.jsonl"], "nothing half written is left");
+    assert_eq!(left, ["late/config.yaml", "late/trials.jsonl"], "nothing half written is left");
     place.run(&["search", "search.yaml", "--output-dir", "late", "--resume"]).ending(0);
     assert!(everything("late") == whole);
 }

@@ -50,11 +50,21 @@ fn a_killed_search_goes_on_where_it_stopped() {
                 "killed after {committed} trials, {threads} threads: another answer"
             );
         }
+        let other = |setting: &str, words: &str| {
+            let other = ["search", "search.yaml", "--output-dir", "out", "--resume", "--set", setting];
+            place.run(&other).refusing(&["trial 1 of the journal is not", words]);
+        };
+        other("workload.isl=601", "; in the configuration, workload.isl: 600 -> 601");
+        other("sweep.max_eval_passes=1000000", "; in the configuration, sweep.max_eval_passes: - -> 1000000");
         let bar = "goal={target: e2e_latency, sla: {e2e_ms: 1}, min_attainment: 0.5}";
-        for other in ["workload.isl=601", "sweep.max_eval_passes=1000000", bar] {
-            let other = ["search", "search.yaml", "--output-dir", "out", "--resume", "--set", other];
-            place.run(&other).refusing(&["trial 1 of the journal is not"]);
-        }
+        other(bar, "goal.min_attainment: - -> 0.5");
+        let config = place.read("out/config.yaml");
+        assert_eq!(config, place.read("whole/config.yaml"));
+        let (header, _) = config.split_once('\n').unwrap();
+        place.write("out/config.yaml", &config.replace("isl: 600", "isl: 601"));
+        other("workload.isl=601", "; the configuration is the same but for where its files are");
+        place.write("out/config.yaml", &format!("{header}\nno configuration"));
+        other("workload.isl=601", "the version of the program has changed");
     }
 }
 

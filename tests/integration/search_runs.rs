@@ -18,15 +18,15 @@ fn any_number_of_threads_gives_the_same_files_and_the_same_output() {
         let everything = |threads: &str| {
             let arguments = ["search", "search.yaml", "--threads", threads, "--output-dir", "out"];
             let table = place.run(&arguments).ending(0).stdout;
-            let files =
-                ["out/candidates.json", "out/trials.jsonl", "out/best.yaml"].map(|name| place.read(name));
+            let files = ["out/candidates.json", "out/config.yaml", "out/trials.jsonl", "out/best.yaml"]
+                .map(|name| place.read(name));
             (table, files)
         };
         let alone = everything("1");
         for threads in ["2", "8"] {
             assert!(everything(threads) == alone, "{threads} threads gave another answer");
         }
-        assert_eq!(place.files().len(), 4, "{:?}", place.files());
+        assert_eq!(place.files().len(), 5, "{:?}", place.files());
     }
 }
 
@@ -59,7 +59,7 @@ fn an_interrupted_search_leaves_the_best_so_far() {
     assert_eq!(result["certified_optimum"], false);
     let report = place.run(&["replay", "out/best.yaml", "--format", "json"]).ending(0).json();
     assert_eq!(report["summary"], candidates[0]["metrics"]);
-    assert_eq!(place.files().len(), 4, "{:?}", place.files());
+    assert_eq!(place.files().len(), 5, "{:?}", place.files());
 }
 
 #[test]
