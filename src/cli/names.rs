@@ -115,6 +115,11 @@ impl Kind {
         let (replay, search, part) =
             ((Self::Replay, REPORT), (Self::Search, CANDIDATES), (Self::Part, SHARD));
         let trials = [(Self::Search, TRIALS), (Self::Search, NEXT_TRIALS)];
+        // Commands are called so elsewhere too; all of its files are not.
+        let is_deployed = Self::Deployment.files().iter().all(|file| folder.join(file).exists());
+        if is_deployed && self != Self::Deployment {
+            return Some((Self::Deployment, COMMANDS));
+        }
         let strangers = match self {
             Self::Replay => vec![search, part, trials[0], trials[1]],
             Self::Search => vec![replay, part],

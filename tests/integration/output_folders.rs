@@ -168,13 +168,19 @@ fn a_folder_holds_one_kind_of_results() {
         match what {
             "replay" => place.run(&["replay", "scenario.yaml", &output]),
             "search" => place.run(&[&["search", "search.yaml", &output], &halton[..]].concat()),
+            "deployment" => place.run(&["deploy", "replay", "--model", "m", &output]),
             _ => {
                 let part = ["search", "shard", "search.yaml", "--index=0", "--of=1", &output];
                 place.run(&[&part[..], &halton].concat())
             }
         }
     };
-    let kinds = [("replay", "report.json"), ("search", "candidates.json"), ("part", "shard.json")];
+    let kinds = [
+        ("replay", "report.json"),
+        ("search", "candidates.json"),
+        ("part", "shard.json"),
+        ("deployment", "commands.sh"),
+    ];
     for (kind, _) in kinds {
         into(kind, kind).ending(0);
     }
