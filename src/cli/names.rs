@@ -4,6 +4,8 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
+use crate::report::files::is_leftover;
+
 /// What a replay writes.
 pub(super) const REPORT: &str = "report.json";
 pub(super) const REQUESTS: &str = "requests.jsonl";
@@ -91,16 +93,18 @@ impl Kind {
     /// Files of a folder that it would write over, and that no run of this kind accounts for.
     pub(super) fn foreign(self, folder: &Path) -> Vec<&'static str> {
         let is_there = |name: &&str| folder.join(name).exists();
-        let is_accounted_for = match self {
-            // They are always written together.
-            Self::Deployment => self.files().iter().all(&is_there),
-            Self::Replay => says_its_version(&folder.join(REPORT)),
-            // Trials of a run that did not finish have rules of their own.
-            Self::Search | Self::Part => {
-                let answer = folder.join(self.answer());
-                says_its_version(&answer) || (!answer.exists() && [TRIALS, NEXT_TRIALS].iter().any(is_there))
-            }
-        };
+        let is_accounted_for = self.is_cut_off(folder)
+            || match self {
+                // They are always written together.
+                Self::Deployment => self.files().iter().all(&is_there),
+                Self::Replay => says_its_version(&folder.join(REPORT)),
+                // Trials of a run that did not finish have rules of their own.
+                Self::Search | Self::Part => {
+                    let answer = folder.join(self.answer());
+                    says_its_version(&answer)
+                        || (!answer.exists() && [TRIALS, NEXT_TRIALS].iter().any(is_there))
+                }
+            };
         // A configuration is often kept beside its results by hand.
         let is_own = |name: &&str| match *name {
             CONFIG | NEXT_CONFIG => beginning(&folder.join(name)).starts_with(CONFIG_HEADER),
@@ -108,6 +112,15 @@ impl Kind {
         };
         let files = self.files().iter().copied().filter(is_there);
         files.filter(|name| !is_own(name)).collect()
+    }
+
+    /// Whether a run of this kind was killed while it put the files of its answer in place: the answer is complete under its
+    /// temporary name, and some of the others may be in theirs.
+    pub(super) fn is_cut_off(self, folder: &Path) -> bool {
+        let answer = self.answer();
+        let names = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.file_name());
+        !folder.join(answer).exists()
+            && names.into_iter().any(|name| name.to_str().is_some_and(|name| is_leftover(name, answer)))
     }
 
     /// Results of another kind that a folder holds, and the file that tells.

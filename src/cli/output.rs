@@ -86,7 +86,7 @@ impl OutputFolder {
 
     /// A new answer, of which nothing is seen before all of it is there.
     pub(super) fn replacement(&self) -> Replacement<'_> {
-        Replacement { folder: self, batch: Batch::default() }
+        Replacement { folder: self, batch: Batch::concluded_by(self.file(self.kind.answer())) }
     }
 }
 
@@ -120,7 +120,7 @@ impl Replacement<'_> {
         self.batch.remove(self.folder.file(name));
     }
 
-    /// Lets a file go by another name, last of all, if it is there.
+    /// Lets a file go by another name, if it is there.
     pub(super) fn take_over(&mut self, from: &str, to: &str) {
         let from = self.folder.file(from);
         if from.exists() {

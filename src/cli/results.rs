@@ -32,9 +32,12 @@ pub(super) fn answer(folder: &Path) -> Result<Kind, Failure> {
         (false, false) if has(Kind::Part) => {
             refuse("holds a part of a search: `spica search merge` makes an answer of all parts")
         }
-        (false, false) if find(folder, TRIALS).is_some() => refuse(
+        (false, false) if [TRIALS, NEXT_TRIALS].iter().any(|name| find(folder, name).is_some()) => refuse(
             "holds the trials of a search that did not finish (trials.jsonl) and no answer: run it again with --resume",
         ),
+        (false, false) if Kind::Replay.is_cut_off(folder) => {
+            refuse("holds a replay that was cut off before its answer was in place: run it again")
+        }
         (false, false) if !folder.is_dir() => refuse("there is no such folder"),
         (false, false) => refuse(
             "holds neither report.json nor candidates.json: give the --output-dir of a replay or a search",

@@ -76,9 +76,17 @@ pub struct Batch {
     ready: Vec<(Temporary, PathBuf)>,
     stale: Vec<PathBuf>,
     moved: Vec<(PathBuf, PathBuf)>,
+    /// Tells by being there that all of the others are.
+    last: Option<PathBuf>,
 }
 
 impl Batch {
+    /// A batch of which the file at `path`, if it is one of them, is gone before the first other file takes its place, and is
+    /// in its own after the last: where it is there, none of the others is of an earlier batch.
+    pub fn concluded_by(path: PathBuf) -> Self {
+        Self { last: Some(path), ..Self::default() }
+    }
+
     /// Writes what is going to be at `path` under a temporary name beside it.
     ///
     /// # Errors
@@ -122,7 +130,7 @@ impl Batch {
         self.stale.push(path);
     }
 
-    /// Lets what is at `from` be at `to` afterwards. This comes last: where it has not happened, the batch was cut off.
+    /// Lets what is at `from` be at `to` afterwards.
     pub fn rename(&mut self, from: PathBuf, to: PathBuf) {
         self.moved.push((from, to));
     }
@@ -132,20 +140,29 @@ impl Batch {
     /// # Errors
     /// When a file cannot be renamed or removed; those before it are in their places then.
     pub fn put(self) -> io::Result<()> {
-        for (temporary, path) in self.ready {
-            temporary.rename(&path).map_err(|error| unwritten(&path, &error))?;
+        let is_last = |path: &PathBuf| self.last.as_ref() == Some(path);
+        let (last, ready): (Vec<_>, Vec<_>) = self.ready.into_iter().partition(|(_, path)| is_last(path));
+        for (_, path) in &last {
+            remove(path)?;
         }
-        for path in self.stale {
-            match fs::remove_file(&path) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    return Err(unwritten(&path, &error));
-                }
-                _ => {}
-            }
-        }
-        self.moved
-            .iter()
-            .try_for_each(|(from, to)| fs::rename(from, to).map_err(|error| unwritten(to, &error)))
+        place(ready)?;
+        self.stale.iter().try_for_each(|path| remove(path))?;
+        let rename =
+            |(from, to): &(PathBuf, PathBuf)| fs::rename(from, to).map_err(|error| unwritten(to, &error));
+        self.moved.iter().try_for_each(rename)?;
+        place(last)
+    }
+}
+
+fn place(files: Vec<(Temporary, PathBuf)>) -> io::Result<()> {
+    let mut files = files.into_iter();
+    files.try_for_each(|(file, path)| file.rename(&path).map_err(|error| unwritten(&path, &error)))
+}
+
+fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(unwritten(path, &error)),
+        _ => Ok(()),
     }
 }
 
@@ -277,6 +294,35 @@ mod tests {
         batch(Ok(())).unwrap();
         assert_eq!(names(folder.path()), ["a", "b", "c"]);
         assert_eq!(fs::read_to_string(path("a")).unwrap(), "new");
+    }
+
+    #[test]
+    fn the_file_that_concludes_a_batch_is_there_when_all_others_are() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let batch = || {
+            let mut batch = Batch::concluded_by(path("answer"));
+            batch.write(&path("answer"), |out| out.write_all(b"new")).unwrap();
+            batch.write(&path("best"), |out| out.write_all(b"new")).unwrap();
+            batch
+        };
+        let renew = |name: &str| fs::write(path(name), "old").unwrap();
+        renew("answer");
+        // Cut off at the first file, by a folder in its place.
+        let cut_off = batch();
+        fs::create_dir_all(path("best/full")).unwrap();
+        cut_off.put().unwrap_err();
+        assert_eq!(names(folder.path()), ["best"]);
+        fs::remove_dir_all(path("best")).unwrap();
+        // Cut off at the last of the others.
+        ["answer", "best"].map(renew);
+        let mut cut_off = batch();
+        cut_off.rename(path("absent"), path("trials"));
+        cut_off.put().unwrap_err();
+        assert_eq!(names(folder.path()), ["best"]);
+        renew("answer");
+        batch().put().unwrap();
+        assert_eq!(["answer", "best"].map(|name| fs::read_to_string(path(name)).unwrap()), ["new", "new"]);
     }
 
     #[test]

@@ -350,3 +350,38 @@ fn what_killed_runs_left_half_written_is_cleared_away() {
     let files: Vec<String> = place.files().into_iter().filter(|name| name.contains("tmp")).collect();
     assert_eq!(files, ["out/.mine.4711-0.tmp", "out/requests.jsonl.tmp"]);
 }
+
+#[test]
+fn an_answer_that_was_cut_off_while_it_was_put_in_place_is_none() {
+    let place = Workplace::with("scenario.yaml", SCENARIO);
+    place.write("search.yaml", &three_points());
+    let replay = ["replay", "scenario.yaml", "--output-dir", "run"];
+    let deploy = ["deploy", "run", "--model", "m", "--output-dir", "start"];
+    for (command, folder, answer) in [
+        (&replay[..], "run", "report.json"),
+        (&SEARCH, "out", "candidates.json"),
+        (&deploy, "start", "commands.sh"),
+    ] {
+        place.run(command).ending(0);
+        let before = bytes(&place, folder);
+        let (there, waiting) = (format!("{folder}/{answer}"), format!("{folder}/.{answer}.4711-0.tmp"));
+        std::fs::rename(place.path(&there), place.path(&waiting)).unwrap();
+        match folder {
+            "run" => place
+                .run(&["report", "run"])
+                .refusing(&["run: holds a replay that was cut off", "run it again"]),
+            "out" => {
+                for command in [&["report", "out"][..], &["deploy", "out"], &["diff", "out", "out"]] {
+                    place
+                        .run(command)
+                        .refusing(&["out: holds the trials of a search", "run it again with --resume"]);
+                }
+                place.run(&SEARCH).refusing(&["--resume goes on"]);
+            }
+            _ => {}
+        }
+        let again = if folder == "out" { [command, &["--resume"]].concat() } else { command.to_vec() };
+        place.run(&again).ending(0);
+        assert!(bytes(&place, folder) == before, "{folder}");
+    }
+}
