@@ -58,7 +58,7 @@ fn deployment(section: &Section<'_>) -> Option<Deployment> {
         }
         return None;
     };
-    let (agg, prefill, decode) = match mode {
+    let (mut agg, mut prefill, decode) = match mode {
         DeploymentMode::Agg => {
             let agg = section.section("agg", only_pool).required();
             for key in ["prefill", "decode"] {
@@ -81,6 +81,9 @@ fn deployment(section: &Section<'_>) -> Option<Deployment> {
             (None, Some(prefill), Some(decode))
         }
     };
+    for pool in [&mut agg, &mut prefill].into_iter().flatten() {
+        pool.timing.settle(Some(pool.engine.first_token_decode));
+    }
     let pools = [&agg, &prefill, &decode].into_iter().flatten();
     let dp_size = pools.map(|pool: &Pool| pool.dp_size).max().unwrap_or(1);
     let change = |change: Value<'_>| replica_change(&change, mode, dp_size);

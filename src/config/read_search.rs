@@ -91,6 +91,7 @@ fn pricing(section: &Section<'_>, space: &mut SearchSpace) {
         Some(other) => other,
         None => SearchSpace::profile(space),
     };
+    space.timing.settle(Some(EngineOptions::default().first_token_decode));
     space.num_gpu_blocks = section.integer("num_gpu_blocks", 1..=u32::MAX).optional();
     let sized = matches!(space.timing, TimingConfig::Profile(_) | TimingConfig::Roofline(_));
     if space.num_gpu_blocks.is_none() && !sized {

@@ -43,6 +43,24 @@ impl TimingConfig {
         }
     }
 
+    fn priced_mut(&mut self) -> Option<&mut PricedModel> {
+        match self {
+            Self::Profile(profile) => Some(&mut profile.of),
+            Self::Roofline(model) => Some(model),
+            Self::Polynomial | Self::Fixed { .. } | Self::Grid(_) => None,
+        }
+    }
+
+    /// Puts down what passes pay where that follows from the engine's `first_token_decode`; says nothing of it where there is no
+    /// such engine, since no pass computes prompts.
+    pub fn settle(&mut self, first_token_decode: Option<bool>) {
+        if let Some(priced) = self.priced_mut() {
+            let mixed_passes = first_token_decode.map(|first| priced.mixed_passes(first));
+            let uneven_prompts = first_token_decode.map(|first| priced.uneven_prompts(first));
+            (priced.mixed_passes, priced.uneven_prompts) = (mixed_passes, uneven_prompts);
+        }
+    }
+
     /// The files that it names.
     pub fn files_mut(&mut self) -> impl Iterator<Item = &mut MeasuredFile> {
         let file = match self {
@@ -81,9 +99,11 @@ pub struct PricedModel {
     pub moe_ep: Option<u32>,
     /// What a pass pays that computes prompts and decodes: `summed` when absent with `first_token_decode`, which is a rule of
     /// the reference, that sums; otherwise `shared`.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub mixed_passes: Option<MixedPasses>,
     /// What prompts of different length pay in one pass: `mean` when absent where `mixed_passes` is `summed`, since both are rules of
     /// the reference; otherwise `each`.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub uneven_prompts: Option<UnevenPrompts>,
     /// Time of the CPU that each pass takes besides, in milliseconds.
     #[schemars(default, range(min = 0.0, max = 1e9))]
@@ -91,6 +111,21 @@ pub struct PricedModel {
 }
 
 impl PricedModel {
+    /// What holds for passes that compute prompts and decodes, with this `first_token_decode`.
+    pub fn mixed_passes(&self, first_token_decode: bool) -> MixedPasses {
+        let default = if first_token_decode { MixedPasses::Summed } else { MixedPasses::Shared };
+        self.mixed_passes.unwrap_or(default)
+    }
+
+    /// What holds for prompts of different length, with this `first_token_decode`.
+    pub fn uneven_prompts(&self, first_token_decode: bool) -> UnevenPrompts {
+        let default = match self.mixed_passes(first_token_decode) {
+            MixedPasses::Summed => UnevenPrompts::Mean,
+            MixedPasses::Shared => UnevenPrompts::Each,
+        };
+        self.uneven_prompts.unwrap_or(default)
+    }
+
     /// The memory model of the same model and GPU; `None` until both are named.
     pub fn memory(&self) -> Option<MemoryConfig> {
         Some(MemoryConfig {

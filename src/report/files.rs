@@ -315,7 +315,8 @@ mod tests {
         assert_eq!(names(folder.path()), ["best"]);
         fs::remove_dir_all(path("best")).unwrap();
         // Cut off at the last of the others.
-        ["answer", "best"].map(renew);
+        renew("answer");
+        renew("best");
         let mut cut_off = batch();
         cut_off.rename(path("absent"), path("trials"));
         cut_off.put().unwrap_err();

@@ -226,7 +226,8 @@ impl Branch {
             engine.num_gpu_blocks = blocks;
             engine.capacity_source = source;
         }
-        let timing = profile::narrowed(&space.timing, shape, self.version(placement.backend));
+        let mut timing = profile::narrowed(&space.timing, shape, self.version(placement.backend));
+        timing.settle((*role != Role::Decode).then_some(engine.first_token_decode));
         let memory = match &timing {
             TimingConfig::Roofline(estimate) if engine.capacity_source == CapacitySource::MemoryModel => {
                 estimate.memory().map(Box::new)

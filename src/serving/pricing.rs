@@ -92,13 +92,7 @@ impl Pricing {
                 model.name
             )
         })?;
-        let options = PassOptions {
-            stages: split.pp,
-            overhead_ms: config.pass_overhead_ms,
-            scale: Scale::default(),
-            phases_add_up: phases_add_up(pool, config.mixed_passes),
-            prompts_are_alike: prompts_are_alike(pool, config.mixed_passes, config.uneven_prompts),
-        };
+        let options = pass_options(pool, config, split.pp, Scale::default());
         let record = TimingRecord {
             source: TimingSource::Roofline,
             id: Some(format!("{} on {}", model.name, hardware.name)),
@@ -118,13 +112,7 @@ impl Pricing {
                 entry.pass_tables().scale_to(&measured)
             }
         };
-        let options = PassOptions {
-            stages: entry.profile.shape.pp,
-            overhead_ms: config.of.pass_overhead_ms,
-            scale,
-            phases_add_up: phases_add_up(pool, config.of.mixed_passes),
-            prompts_are_alike: prompts_are_alike(pool, config.of.mixed_passes, config.of.uneven_prompts),
-        };
+        let options = pass_options(pool, &config.of, entry.profile.shape.pp, scale);
         let record = TimingRecord {
             source: TimingSource::Profile,
             id: Some(entry.profile.id.clone()),
@@ -139,14 +127,16 @@ impl Pricing {
     }
 }
 
-/// Whether a pass of both kinds pays for both in full.
-fn phases_add_up(pool: &Pool, mixed: Option<MixedPasses>) -> bool {
-    mixed.map_or(pool.engine.first_token_decode, |mixed| mixed == MixedPasses::Summed)
-}
-
-/// Whether the prompts of a pass pay as if all had their mean length.
-fn prompts_are_alike(pool: &Pool, mixed: Option<MixedPasses>, uneven: Option<UnevenPrompts>) -> bool {
-    uneven.map_or_else(|| phases_add_up(pool, mixed), |uneven| uneven == UnevenPrompts::Mean)
+/// What a pass pays besides the prices of its tables.
+fn pass_options(pool: &Pool, config: &PricedModel, stages: u32, scale: Scale) -> PassOptions {
+    let first_token_decode = pool.engine.first_token_decode;
+    PassOptions {
+        stages,
+        overhead_ms: config.pass_overhead_ms,
+        scale,
+        phases_add_up: config.mixed_passes(first_token_decode) == MixedPasses::Summed,
+        prompts_are_alike: config.uneven_prompts(first_token_decode) == UnevenPrompts::Mean,
+    }
 }
 
 /// How a pool splits a model whose facts are known.

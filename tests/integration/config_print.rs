@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use proptest::prelude::*;
+use serde_json::Value as Json;
 use spica::config::{self, Document};
 
 use crate::config::{SCENARIO, SEARCH, load, scenario, search};
@@ -118,6 +119,41 @@ fn only_an_engine_that_has_them_prints_the_options_of_sglang() {
     assert!(
         scenario(&["deployment.agg.engine.backend=sglang"]).to_yaml().contains("clip_max_new_tokens: 4096")
     );
+}
+
+#[test]
+fn what_passes_pay_is_printed_where_prompts_are_computed() {
+    let timing = "{timing: {model: profile, model_name: m, hardware_sku: h}}";
+    let pools = [format!("deployment.prefill={timing}"), format!("deployment.decode={timing}")];
+    let change = |name: &str, setting: &str| format!("deployment.{name}.{setting}");
+    let pays = |name: &str, changes: &[String]| {
+        let mut all = pools.to_vec();
+        if name == "agg" {
+            all = vec![format!("deployment.agg={timing}")];
+        } else {
+            all.extend(["deployment.mode=disagg".to_owned(), "deployment.agg=null".to_owned()]);
+        }
+        all.extend_from_slice(changes);
+        let scenario = scenario(&all.iter().map(String::as_str).collect::<Vec<_>>()).to_json();
+        let timing = &scenario["deployment"][name]["timing"];
+        (timing["mixed_passes"].clone(), timing["uneven_prompts"].clone())
+    };
+    for name in ["agg", "prefill"] {
+        assert_eq!(pays(name, &[]), ("shared".into(), "each".into()));
+        let summed = change(name, "timing.mixed_passes=summed");
+        assert_eq!(pays(name, std::slice::from_ref(&summed)), ("summed".into(), "mean".into()));
+        let each = change(name, "timing.uneven_prompts=each");
+        assert_eq!(pays(name, &[summed, each]), ("summed".into(), "each".into()));
+        let null = change(name, "timing.mixed_passes=null");
+        assert_eq!(pays(name, &[null]), ("shared".into(), "each".into()));
+    }
+    let first = change("agg", "engine={first_token_decode: true}");
+    assert_eq!(pays("agg", std::slice::from_ref(&first)), ("summed".into(), "mean".into()));
+    let shared = change("agg", "timing.mixed_passes=shared");
+    assert_eq!(pays("agg", &[first, shared]), ("shared".into(), "each".into()));
+    assert_eq!(pays("decode", &[]), (Json::Null, Json::Null));
+    let timing = search(&[]).to_json()["search_space"]["timing"].clone();
+    assert_eq!((&timing["mixed_passes"], &timing["uneven_prompts"]), (&"shared".into(), &"each".into()));
 }
 
 #[test]
