@@ -117,7 +117,13 @@ impl Budget {
         let more_d = d.max(decode.min.max(least_d));
         let grown = [more_p, more_d];
         let spent = gpus(more_p, prefill) + gpus(more_d, decode);
-        if self.max.is_some_and(|max| spent > max.into()) { workers } else { grown }
+        match self.max {
+            Some(max) if spent <= max.into() => grown,
+            None => grown,
+            // Decode alone would have had to shrink for it: prefill grows as far as it can.
+            Some(_) if decode.min.max(least_d) < d => self.directional_fit(pools, workers, [more_p, d]),
+            Some(_) => workers,
+        }
     }
 
     /// The pair nearest to `proposed`, on the way from `current`, that the budget allows. If one pool was to grow and the
@@ -253,6 +259,19 @@ mod tests {
         let floor = Budget { min: Some(9), max: None };
         assert_eq!(floor.guard_single(pool(4), 1, 1), Guarded { workers: 3, reconciles: true });
         assert_eq!(floor.clamp_pair([pool(2), pool(4)], [1, 1]), [2, 2]);
+    }
+
+    #[test]
+    fn prefill_grows_as_far_as_it_can_where_decode_would_have_to_shrink() {
+        let pools = [pool(9), pool(1)];
+        let budget = Budget { min: Some(57), max: Some(60) };
+        // 47 GPUs are 57 / 47 too few: 7 prefill workers would do with no decode worker, and 65 GPUs are too many.
+        assert_eq!(budget.clamp_pair(pools, [5, 2]), [6, 2]);
+        let room = Budget { min: Some(57), max: Some(65) };
+        assert_eq!(room.clamp_pair(pools, [5, 2]), [7, 2]);
+        // Decode has to grow too, and there is no room for that: nothing can be done.
+        let wide = Budget { min: Some(20), max: Some(20) };
+        assert_eq!(wide.clamp_pair([pool(4), pool(9)], [1, 0]), [1, 0]);
     }
 
     #[test]

@@ -34,11 +34,12 @@ impl BuiltinPlanner {
         }
         let wishes: Vec<Wish> = ticks.iter().map(|tick| self.wish(tick)).collect();
         let figures: Vec<_> = wishes.iter().flat_map(|wish| wish.figures.clone()).collect();
-        // A pool alone that has no opinion is left alone, beside another it stays what it is.
-        if wishes.iter().all(|wish| wish.target.is_none()) {
-            let reason =
-                if wishes.iter().all(|wish| wish.is_blind) { "insufficient_data" } else { "no_change" };
-            return Proposal { figures, ..nothing(reason) };
+        // A pool alone that has no opinion is left alone. Of two, whoever has none stays what it is: minimum numbers and the
+        // bound of throughput scaling hold all the same.
+        let is_silent = wishes.iter().all(|wish| wish.target.is_none());
+        let silence = if wishes.iter().all(|wish| wish.is_blind) { "insufficient_data" } else { "no_change" };
+        if is_silent && ticks.len() == 1 {
+            return Proposal { figures, ..nothing(silence) };
         }
         let wanted: Vec<u32> =
             ticks.iter().zip(&wishes).map(|(tick, wish)| wish.target.unwrap_or(tick.ready)).collect();
@@ -52,6 +53,7 @@ impl BuiltinPlanner {
         {
             std::cmp::Ordering::Greater => "scale_up",
             std::cmp::Ordering::Less => "scale_down",
+            std::cmp::Ordering::Equal if is_silent => silence,
             std::cmp::Ordering::Equal => "no_change",
         };
         Proposal { by: "load", reason, targets: targets.into_iter().map(Some).collect(), figures }

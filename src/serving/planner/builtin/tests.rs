@@ -209,6 +209,28 @@ fn both_pools_of_a_disaggregated_fleet_are_planned_together() {
     assert_eq!(blocked.proposals[0].reason, "scaling_in_progress");
 }
 
+/// The bound holds for pools of one worker too, which have no opinion of their own.
+#[test]
+fn throughput_scaling_bounds_pools_that_have_no_opinion() {
+    let pools = [setup(Role::Prefill, 2), setup(Role::Decode, 2)];
+    let mut planner = planner(serde_json::from_str(HYBRID).unwrap(), &pools);
+    let prompt = |tokens: u32, wall_ms| mixed(tokens, 0, 0, wall_ms);
+    let step = |requests: u32, wall_ms| PassMetrics {
+        prefill: Tally::default(),
+        prefill_tokens: 0,
+        ..mixed(0, requests, 1000, wall_ms)
+    };
+    for passes in [[prompt(1000, 40.0), step(10, 10.0)], [prompt(4000, 100.0), step(40, 20.0)]] {
+        planner.learn(&at(5, passes.map(|pass| pool(1, 0, vec![pass])).to_vec()));
+    }
+    let idle = || vec![pool(1, 0, vec![PassMetrics::default()]); 2];
+    let alone = planner.plan(&at(5, idle()));
+    assert_eq!((alone.targets, alone.proposals[0].reason), (vec![None, None], "no_change"));
+    let lifted = planner.plan(&with_forecast(at(180, idle()), 1e6));
+    // 5,556 requests per second: at 800 of a prefill worker 7 of them, at 475 of a decode worker 12, cut to 1 + 8.
+    assert_eq!((lifted.targets, lifted.rule), (vec![Some(7), Some(9)], "load"));
+}
+
 #[test]
 fn the_model_is_shown_the_timing_of_its_workers() {
     let mut of_reference = setup(Role::Agg, 1);
