@@ -54,14 +54,35 @@ pub(super) fn make<T: ?Sized>(
         let problem = format!("policy: {what}; known are {}{hint}", known.join(", "));
         return Err(refuse(config, vec![problem]));
     };
-    factory(config.fields.clone()).map_err(|error| {
-        let mut problems = field_problems(*factory, &config.fields);
+    let mut fields = config.fields.clone();
+    fields.values_mut().for_each(write_whole);
+    factory(fields.clone()).map_err(|error| {
+        let mut problems = field_problems(*factory, &fields);
         if problems.is_empty() {
             problems.push(format!("policy: `{name}`: {error}"));
         }
         refuse(config, problems)
     })
 }
+
+/// Writes whole numbers without a fraction: `8.0` is as good as `8` here, as everywhere else in a configuration.
+fn write_whole(value: &mut Value) {
+    match value {
+        Value::Array(values) => values.iter_mut().for_each(write_whole),
+        Value::Object(values) => values.values_mut().for_each(write_whole),
+        Value::Number(number) if number.is_f64() => {
+            let whole =
+                number.as_f64().filter(|number| number.fract() == 0.0 && number.abs() <= LARGEST_EXACT);
+            if let Some(whole) = whole {
+                *value = Value::from(whole as i64);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Up to here every whole number has a floating-point number of its own.
+const LARGEST_EXACT: f64 = 9_007_199_254_740_992.0;
 
 /// What is wrong with each field by itself.
 fn field_problems<T: ?Sized>(factory: Factory<T>, fields: &Map<String, Value>) -> Vec<String> {
@@ -102,7 +123,7 @@ fn in_plain_words(message: &str) -> String {
         ("expected i64", "expected a whole number"),
         ("expected f64", "expected a number"),
         ("expected a boolean", "expected true or false"),
-        ("expected struct Scheduling", "expected keys with values"),
+        ("expected a map", "expected keys with values"),
         ("invalid type: map", "invalid type: a mapping"),
         ("invalid type: sequence", "invalid type: a list"),
     ];

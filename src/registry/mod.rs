@@ -384,5 +384,12 @@ mod tests {
         assert!(misspelt.contains("deployment.planner.max_gpu_budgt: unknown field"), "{misspelt}");
         assert!(misspelt.contains("did you mean `max_gpu_budget`?"), "{misspelt}");
         assert!(misspelt.contains("deployment.planner.min_endpoint: invalid type"), "{misspelt}");
+        let whole = serde_json::json!({"max_gpu_budget": 4.0, "scheduling": {"scale_interval_seconds": 5}});
+        assert_eq!(planner_problems("planner", whole), "");
+        let broken =
+            planner_problems("planner", serde_json::json!({"max_gpu_budget": 4.5, "scheduling": [5]}));
+        assert!(broken.contains("deployment.planner.max_gpu_budget: invalid type: `4.5`"), "{broken}");
+        let listed = "deployment.planner.scheduling: invalid type: a list, expected keys with values";
+        assert!(broken.contains(listed), "{broken}");
     }
 }

@@ -2,7 +2,8 @@
 
 mod problems;
 
-use serde::Deserialize;
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
 use super::easy::Thresholds;
@@ -50,6 +51,7 @@ pub struct Fields {
     fpm_features: Option<FeatureKind>,
     fpm_tie_seed: Option<u64>,
     assumed_gpu_blocks: Option<u32>,
+    #[serde(deserialize_with = "by_keys")]
     scheduling: Option<Scheduling>,
     // Known to the reference, without an effect in a replay or not built.
     prefill_engine_num_gpu: Option<Value>,
@@ -67,6 +69,12 @@ pub struct Fields {
 struct Scheduling {
     scale_interval_seconds: Option<f64>,
     tick_max_duration_seconds: Option<Value>,
+}
+
+/// Reads keys with values; serde would take a list for them as well.
+fn by_keys<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Scheduling>, D::Error> {
+    let keys = Option::<Map<String, Value>>::deserialize(deserializer)?;
+    keys.map(|keys| serde_json::from_value(Value::Object(keys)).map_err(D::Error::custom)).transpose()
 }
 
 /// `optimization_target` as written.

@@ -226,7 +226,7 @@ impl Fields {
         };
         let divides = |interval_s: u32| {
             let ratio = f64::from(interval_s) / seconds;
-            (ratio - ratio.round()).abs() <= 1e-9 * ratio.max(1.0)
+            ratio >= 0.5 && (ratio - ratio.round()).abs() <= 1e-9 * ratio.max(1.0)
         };
         let intervals_fit = divides(resolved.load_interval_s)
             && (!resolved.throughput_scaling || divides(resolved.throughput_interval_s));
@@ -290,6 +290,7 @@ mod tests {
             (json!({"advisory": true}), "advisory: has no effect"),
             (json!({"prefill_min_endpoint": 2}), "prefill_min_endpoint: has an effect with `mode: disagg`"),
             (json!({"scheduling": {"scale_interval_seconds": 3}}), "3 does not divide"),
+            (json!({"scheduling": {"scale_interval_seconds": 1e15}}), "1e15 does not divide"),
             (
                 json!({"optimization_target": "sla", "enable_load_scaling": true,
                 "load_adjustment_interval_seconds": 180}),
