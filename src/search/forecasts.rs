@@ -40,7 +40,8 @@ impl Forecasts {
 impl Plan {
     /// The same plan, its planners forecasting with the best of `search_space.load_predictor_candidates` for this traffic.
     ///
-    /// Arrivals count as the planners see them, sped up. Generated traffic has the same rate throughout and a closed loop
+    /// Arrivals count as the planners see them, sped up; windows are cut by the time stamps of the trace, whatever the first of
+    /// them is. Generated traffic has the same rate throughout and a closed loop
     /// none of its own: there the last value is taken.
     ///
     /// # Errors
@@ -98,7 +99,7 @@ impl Plan {
         let candidates = &self.config.search_space.load_predictor_candidates;
         let mut forecasts = Forecasts { reason: "swept".into(), ..Forecasts::default() };
         let mut without_winner = Vec::new();
-        let end_ms = arrivals(workload).fold(0.0, |end: f64, (at_ms, ..)| end.max(at_ms));
+        let end_ms = workload.latest_arrival().as_ms();
         for &interval_s in intervals {
             let count = end_ms / 1e3 / f64::from(interval_s);
             if count > MOST_WINDOWS {
@@ -126,16 +127,20 @@ impl Plan {
 /// Windows that a machine can be expected to hold and forecasters to get through.
 const MOST_WINDOWS: f64 = 1e6;
 
-/// The requests of an open loop at `(milliseconds, prompt tokens, output tokens)`; later turns come after the think times
+/// The requests of an open loop at `(milliseconds of the trace, prompt tokens, output tokens)`; later turns come after the think times
 /// of those before them, as if these had taken no time.
 fn arrivals(workload: &Workload) -> impl Iterator<Item = (f64, u32, u32)> + '_ {
+    // In whole nanoseconds, so that a time stamp on the edge of a window stays there.
+    let origin_ns = (workload.origin_ms * 1e6).round();
     workload.session_starts.iter().flat_map(move |&start| {
         let first = &workload.requests[start.0 as usize];
-        let turns = std::iter::successors(Some((first, first.arrival.as_ms())), move |(turn, at_ms)| {
+        let turns = std::iter::successors(Some((first, first.arrival)), move |&(turn, at)| {
             let next = &workload.requests[turn.next_turn?.0 as usize];
-            Some((next, at_ms + next.delay.as_ms()))
+            Some((next, at + next.delay))
         });
-        turns.map(|(turn, at_ms)| (at_ms, turn.input_length, turn.output_length))
+        turns.map(move |(turn, at)| {
+            ((origin_ns + at.as_ns() as f64) / 1e6, turn.input_length, turn.output_length)
+        })
     })
 }
 
@@ -269,6 +274,17 @@ mod tests {
             assert_eq!((chosen.winner.as_str(), chosen.loss), ("constant_last", None));
         }
         assert!(forecasts(config(), &rising(20)).is_empty(), "nobody scales ahead of traffic");
+    }
+
+    #[test]
+    fn windows_begin_at_multiples_of_the_interval_in_the_trace() {
+        let options = crate::workload::mooncake::Options::default();
+        let row = |at_ms: f64| format!("{{\"timestamp\":{at_ms},\"input_length\":8,\"output_length\":1}}\n");
+        // The first and the second row lie in different windows of 10 s, the second and the third in one.
+        let trace: String = [19_999.5, 20_000.0, 29_999.0].map(row).concat();
+        let loaded = crate::workload::mooncake::read(trace.as_bytes(), &options).unwrap();
+        let cut = predictor_sweep::windows(arrivals(&loaded.workload), 10);
+        assert_eq!(cut.iter().map(|window| window.num_req).collect::<Vec<_>>(), [1.0, 2.0]);
     }
 
     #[test]

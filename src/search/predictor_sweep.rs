@@ -1,7 +1,7 @@
 //! Which load predictor would have forecast a trace best.
 //!
-//! The trace is cut into windows of a planner's throughput interval, from its first request to its last, by the times in the file:
-//! a speed-up of the arrivals does not count. Every candidate forecasts each window from those before it. A window costs
+//! The trace is cut into windows of a planner's throughput interval, from its first request to its last: a window begins at
+//! every multiple of the interval. Every candidate forecasts each window from those before it. A window costs
 //!
 //! ```text
 //! err(p, a) = |ln(1 + p) - ln(1 + a)|
@@ -133,7 +133,7 @@ pub fn sweep(
     Ok(comparison)
 }
 
-/// `None` if no window comes after the warm-up or the mean is no number.
+/// `None` if no window comes after the warm-up, or if a forecast failed.
 fn mean_loss(
     windows: &[TraceWindow],
     predictor: &LoadPredictor,
@@ -144,13 +144,13 @@ fn mean_loss(
     let series = || registry.predictor(&config).map(Series::new);
     let (mut num_req, mut isl, mut osl) = (series()?, series()?, series()?);
     let (mut losses, mut scored) = (0.0, 0_u32);
-    let mut last = TraceWindow::default();
     for (place, &window) in windows.iter().enumerate() {
-        let forecast = match (num_req.forecast(), isl.forecast(), osl.forecast()) {
-            (Some(num_req), Some(isl), Some(osl)) => TraceWindow { num_req, isl, osl },
-            // One that fails takes the others with it.
-            _ => last,
+        let (Some(num_req_next), Some(isl_next), Some(osl_next)) =
+            (num_req.forecast(), isl.forecast(), osl.forecast())
+        else {
+            return Ok(None);
         };
+        let forecast = TraceWindow { num_req: num_req_next, isl: isl_next, osl: osl_next };
         if place >= warmup {
             losses += window_loss(forecast, window);
             scored += 1;
@@ -158,7 +158,6 @@ fn mean_loss(
         num_req.observe(window.num_req);
         isl.observe(window.isl);
         osl.observe(window.osl);
-        last = window;
     }
     let mean = losses / f64::from(scored.max(1));
     Ok((scored > 0 && mean.is_finite()).then_some(mean))

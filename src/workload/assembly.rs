@@ -90,6 +90,7 @@ pub(super) struct Assembly {
     sessions: Vec<Session>,
     several_turns: bool,
     latest_start_ms: f64,
+    origin_ms: f64,
     out_of_order: Tally,
     with_arrival: Tally,
     without_arrival: Tally,
@@ -149,6 +150,7 @@ impl Assembly {
             sessions: Vec::new(),
             several_turns: false,
             latest_start_ms: f64::NEG_INFINITY,
+            origin_ms: 0.0,
             out_of_order: Tally::default(),
             with_arrival: Tally::default(),
             without_arrival: Tally::default(),
@@ -386,6 +388,7 @@ impl Assembly {
             session_names: self.session_names,
             chunk_ids: chunks.ids,
             chunk_names: chunks.names,
+            origin_ms: self.origin_ms,
             concurrency,
             input,
         };
@@ -409,6 +412,7 @@ impl Assembly {
             problems.add(Place::Whole, "arrival_speedup_ratio", message);
             return;
         }
+        self.origin_ms = origin_ms / self.pacing.divisor();
         for start in &self.starts {
             match SimTime::from_ms((start.arrival_ms - origin_ms) / self.pacing.divisor()) {
                 Ok(arrival) => self.requests[start.first_turn as usize].arrival = arrival,

@@ -45,6 +45,8 @@ pub struct Workload {
     pub chunk_ids: Vec<u32>,
     /// The id as read for each interned chunk id; empty for generated prompts.
     pub chunk_names: Vec<u64>,
+    /// The time stamp of the input that became time 0, in milliseconds of virtual time.
+    pub origin_ms: f64,
     /// Closed loop: sessions in flight at most.
     pub concurrency: Option<u32>,
     /// What was read, used, dropped and repaired.

@@ -67,6 +67,7 @@ pub fn generate(synthetic: &Synthetic, block_size: u32, pacing: Pacing) -> Resul
         requests,
         chunk_ids: prompts.chunk_ids,
         chunk_names: Vec::new(),
+        origin_ms: 0.0,
         concurrency: pacing.concurrency,
         input: InputTally { read: total.into(), used: total.into(), ..InputTally::default() },
     };
