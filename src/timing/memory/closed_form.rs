@@ -147,8 +147,19 @@ fn activation_bytes(model: &ModelFacts, split: Split, backend: Backend, tokens: 
         let row = if sglang { model.hidden_size as f64 } else { width };
         bytes += tokens * row * f64::from(split.attention_dp) * routed / 128.0 * 4.0;
     }
-    let least = if sglang { 90.0 } else { 70.0 } * MIB;
-    bytes.max(least) * if sglang { 1.15 } else { 1.0 }
+    let scale = if sglang { SGLANG_ACTIVATION_SCALE } else { 1.0 };
+    (bytes * scale).max(least_activation_bytes(backend))
+}
+
+/// What SGLang takes for activations beyond their sizes.
+const SGLANG_ACTIVATION_SCALE: f64 = 1.15;
+
+/// What an engine keeps for activations however little it computes in a pass.
+pub(super) fn least_activation_bytes(backend: Backend) -> f64 {
+    match backend {
+        Backend::Vllm | Backend::Trtllm => 70.0 * MIB,
+        Backend::Sglang => 90.0 * MIB * SGLANG_ACTIVATION_SCALE,
+    }
 }
 
 /// Buffers of a layer, in multiples of the width of attention; fitted.
