@@ -14,6 +14,8 @@ pub struct ScalingRecord {
     pub events: Vec<ScalingEvent>,
     /// What became of each worker, in order.
     pub changes: Vec<FleetChange>,
+    /// Whether there is a planner.
+    pub is_planned: bool,
     /// What the planner saw and decided, tick by tick.
     pub ticks: Vec<TickRow>,
 }

@@ -74,6 +74,8 @@ pub struct Summary {
     pub committed_prefill_tokens: u64,
     /// Prices of passes that lay outside what their timing was made from; `None` where that is a formula.
     pub extrapolated_lookups: Option<u64>,
+    /// Ticks of the planner; `None` without one.
+    pub planner_total_ticks: Option<u64>,
     /// Arrival to first token.
     pub ttft_ms: Distribution,
     /// First to second token.
@@ -173,6 +175,7 @@ impl Summary {
             first_admission_prefix_cache_reused_ratio: ratio(first_reused as f64, input as f64),
             committed_prefill_tokens: record.counters.committed_prefill_tokens,
             extrapolated_lookups: extrapolated_lookups(record),
+            planner_total_ticks: record.scaling.is_planned.then_some(record.scaling.ticks.len() as u64),
             ttft_ms: completed.times(RequestRecord::ttft),
             ttst_ms: completed.times(RequestRecord::ttst),
             tpot_ms: completed.values(RequestRecord::tpot_ms),
@@ -231,6 +234,7 @@ impl Summary {
             ),
         ]);
         figures.extend(self.extrapolated_lookups.map(|lookups| count("extrapolated_lookups", lookups)));
+        figures.extend(self.planner_total_ticks.map(|ticks| count("planner_total_ticks", ticks)));
         for (name, _, distribution) in self.distributions() {
             figures.push(count(&format!("num_{name}_samples"), distribution.count));
         }

@@ -262,6 +262,11 @@ impl Recorder {
         self.record.scaling.events.push(ScalingEvent { at, role, from, to, cause });
     }
 
+    /// There is a planner.
+    pub fn is_planned(&mut self) {
+        self.record.scaling.is_planned = true;
+    }
+
     /// The planner saw and decided something.
     pub fn planned(&mut self, row: TickRow) {
         self.record.scaling.ticks.push(row);

@@ -286,6 +286,7 @@ impl Actor<Serving> for Planner {
     type Inbox = PlannerMessage;
 
     fn start(&mut self, ctx: &mut Context<'_, Serving>) {
+        ctx.record().is_planned();
         ctx.wake_at(SimTime::ZERO + self.interval, order::PLANNER_TICK);
     }
 
