@@ -26,6 +26,7 @@ use crate::report::record::RunRecord;
 use crate::report::requests::write_requests;
 use crate::report::scaling::{ScalingSummary, write_scaling};
 use crate::report::series::Series;
+use crate::report::summary::AT_ONCE;
 use crate::report::table::{replay_table, scaling_lines};
 use crate::report::timeline::{TimelineOptions, write_timeline};
 use crate::serving::{self, ReplayError, ReplayLimits, Traffic};
@@ -67,6 +68,9 @@ pub(super) fn run(
     let summary = Summary::new(&record, traffic.workload(), scenario.sla.as_ref());
     if record.folded_gaps.is_some() {
         console.note(format!("note: {}", gap_tally::REMARK));
+    }
+    if summary.tokens_come_at_once() {
+        console.note(format!("note: {AT_ONCE}"));
     }
     note_losses(&summary, console);
     note_timing(&places, &record, console);

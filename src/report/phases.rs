@@ -20,6 +20,8 @@ pub const ROUTER: &str = "router";
 pub const QUEUE: &str = "queue";
 /// Computing the prompt; in an aggregated fleet up to the first token.
 pub const PREFILL: &str = "prefill";
+/// Computing the prompt and generating, of which only the end was seen, since all tokens came at one instant.
+pub const WHOLE: &str = "prefill and decode";
 /// Waiting until the decode worker has set blocks aside.
 pub const DECODE_BLOCKS: &str = "wait for decode blocks";
 /// Moving KV blocks, and waiting for the pass under way at their destination.
@@ -37,6 +39,7 @@ pub fn phases(request: &RequestRecord, handoff: Option<&HandoffRecord>, end: Sim
     // Each step with the phase that it ends.
     let mut steps = vec![(request.dispatched, ROUTER), (request.first_admit, QUEUE)];
     match handoff {
+        None if comes_whole(request) => steps.push((request.first_token, WHOLE)),
         None => steps.push((request.first_token, PREFILL)),
         Some(handoff) => steps.extend([
             (handoff.source_held, PREFILL),
@@ -66,6 +69,11 @@ pub fn phases(request: &RequestRecord, handoff: Option<&HandoffRecord>, end: Sim
         }
     }
     phases
+}
+
+/// Whether a request was given several tokens, and all at one instant.
+fn comes_whole(request: &RequestRecord) -> bool {
+    request.output_tokens > 1 && request.first_token.is_some() && request.first_token == request.last_token
 }
 
 #[cfg(test)]
@@ -102,6 +110,25 @@ mod tests {
         let waiting = RequestRecord { first_admit: None, ..cut_off };
         assert_eq!(named(&phases(&waiting, None, end)), [(QUEUE, 190)]);
         assert_eq!(phases(&RequestRecord::default(), None, end), []);
+    }
+
+    #[test]
+    fn a_result_that_comes_whole_does_not_tell_prefill_from_decode() {
+        let whole = RequestRecord {
+            status: Status::Completed,
+            arrival: at(0),
+            dispatched: at(0),
+            first_admit: at(10),
+            first_token: at(100),
+            last_token: at(100),
+            terminal: at(100),
+            output_tokens: 7,
+            ..RequestRecord::default()
+        };
+        let end = SimTime::from_ns(0);
+        assert_eq!(named(&phases(&whole, None, end)), [(QUEUE, 10), (WHOLE, 90)]);
+        let one_token = RequestRecord { output_tokens: 1, ..whole };
+        assert_eq!(named(&phases(&one_token, None, end)), [(QUEUE, 10), (PREFILL, 90)]);
     }
 
     #[test]

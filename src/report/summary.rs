@@ -27,6 +27,9 @@ const NS_PER_HOUR: f64 = 3.6e12;
 const MS_PER_S: f64 = 1e3;
 const MS_PER_HOUR: f64 = 3.6e6;
 
+/// What is to be said where no gap between tokens has a length.
+pub const AT_ONCE: &str = "all tokens of each request came at one instant, so that TPOT and ITL are 0 and no user has tokens per second";
+
 /// The figures of one replay. It serialises to one flat map, in a fixed order.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Summary {
@@ -183,6 +186,11 @@ impl Summary {
             e2e_latency_ms: completed.times(RequestRecord::e2e),
             output_token_throughput_per_user: gaps.throughput_per_user,
         }
+    }
+
+    /// Whether there are gaps between tokens, and none of them has a length.
+    pub fn tokens_come_at_once(&self) -> bool {
+        self.itl_ms.count > 0 && self.output_token_throughput_per_user.count == 0
     }
 
     /// The figure of that name; `None` if there is no such figure or there was nothing to measure.

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value};
 
 use crate::config::search::{OptimizationGoal, OptimizationTarget};
+use crate::report::summary::AT_ONCE;
 
 /// Every figure of a replay's summary by name. Figures without a sample are null.
 pub type Metrics = Map<String, Value>;
@@ -137,7 +138,14 @@ pub(super) fn judge(goal: &OptimizationGoal, metrics: &Metrics) -> Verdict {
 
 fn lacking(name: &str, metrics: &Metrics) -> String {
     let completed = metric(metrics, "completed_requests");
-    let why = if completed == Some(0.0) { ": no request completed" } else { "" };
+    let has_gaps = metric(metrics, "num_itl_samples").is_some_and(|gaps| gaps > 0.0);
+    let why = if completed == Some(0.0) {
+        ": no request completed".to_owned()
+    } else if has_gaps && name == source(OptimizationTarget::ThroughputPerUser).0 {
+        format!(": {AT_ONCE}")
+    } else {
+        String::new()
+    };
     format!("replay report lacks {name}{why}")
 }
 

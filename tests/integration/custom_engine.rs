@@ -291,7 +291,9 @@ fn it_serves_with_everything_else_that_there_is() {
             let page = folder.path().join("page.html");
             let made = example(&["report", out.to_str().unwrap(), "--output", page.to_str().unwrap()]);
             assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-            assert!(read(page).contains("scheduled by static_batching"));
+            let page = read(page);
+            assert!(page.contains("scheduled by static_batching"));
+            assert!(page.contains("all tokens of each request came at one instant"));
             (report, read(out.join("requests.jsonl")), read(timeline))
         };
         let first = run("first");
@@ -309,6 +311,11 @@ fn it_serves_with_everything_else_that_there_is() {
     }
     let explained = example(&["explain", "request", SCENARIO, "request_7"]);
     assert!(explained.status.success(), "{}", String::from_utf8_lossy(&explained.stderr));
+    let explained = String::from_utf8(explained.stdout).unwrap();
+    assert!(explained.contains("\n  prefill and decode "), "{explained}");
+    assert!(!explained.contains("\n  prefill  "), "{explained}");
+    let said = String::from_utf8(example(&["replay", SCENARIO]).stderr).unwrap();
+    assert!(said.contains("note: all tokens of each request came at one instant, so that TPOT"), "{said}");
 }
 
 /// Breaks off in its own way.
@@ -473,6 +480,15 @@ fn a_search_tries_schedulers() {
     assert_eq!(others[0]["config"]["scheduler"], json!({"policy": "static_batching", "max_batch": 4}));
     assert!(others[0]["config"].get("agg_max_num_seqs").is_none());
     assert!(own.iter().all(|one| one["scenario"]["deployment"]["agg"]["engine"].get("scheduler").is_none()));
+    let per_user = search(&[schedulers, "goal={target: throughput_per_user}"]);
+    assert!(per_user.status.success(), "{}", String::from_utf8_lossy(&per_user.stderr));
+    let scored = std::fs::read_to_string(folder.path().join("candidates.json")).unwrap();
+    let scored: Value = serde_json::from_str(&scored).unwrap();
+    assert_eq!(
+        scored["rejected"][0]["reason"],
+        "replay report lacks mean_output_token_throughput_per_user: all tokens of each request came at one instant, so that \
+         TPOT and ITL are 0 and no user has tokens per second"
+    );
     let best = folder.path().join("best.yaml");
     assert!(example(&["replay", best.to_str().unwrap(), "--quiet"]).status.success());
     for (changes, words) in [

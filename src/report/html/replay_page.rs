@@ -6,6 +6,7 @@ use super::chart::{Bars, Chart, Figure, Plot, Point, Series, Shape};
 use super::page::{Page, Section};
 use super::text::{figure, shown};
 use super::workers::workers;
+use crate::report::summary::AT_ONCE;
 
 /// Points of a curve of shares at most.
 const CURVE_POINTS: usize = 400;
@@ -39,7 +40,7 @@ pub fn replay_page(name: &str, files: &ReplayFiles) -> Page {
     let scenario = &files.report["scenario"];
     Page {
         title: format!("Replay: {name}"),
-        lead: lead(scenario),
+        lead: lead(scenario, summary),
         tiles: tiles(summary),
         sections: vec![
             Section::Figures { heading: "Latency".into(), figures: latency(files) },
@@ -58,7 +59,7 @@ fn pretty(value: &Value) -> String {
     serde_json::to_string_pretty(value).unwrap_or_default()
 }
 
-fn lead(scenario: &Value) -> String {
+fn lead(scenario: &Value, summary: &Value) -> String {
     let deployment = &scenario["deployment"];
     let pools: Vec<String> = ["agg", "prefill", "decode"]
         .into_iter()
@@ -69,7 +70,10 @@ fn lead(scenario: &Value) -> String {
             format!("{} {pool} workers{scheduler}", shown(&deployment[pool]["workers"]))
         })
         .collect();
-    format!("{}, router {}", pools.join(" and "), shown(&deployment["router"]["policy"]))
+    let samples = |of: &str| summary[format!("num_{of}_samples")].as_u64();
+    let at_once = samples("itl") > Some(0) && samples("output_token_throughput_per_user") == Some(0);
+    let remark = if at_once { format!("; {AT_ONCE}") } else { String::new() };
+    format!("{}, router {}{remark}", pools.join(" and "), shown(&deployment["router"]["policy"]))
 }
 
 fn tiles(summary: &Value) -> Vec<(String, String, String)> {
