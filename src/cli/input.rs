@@ -70,7 +70,7 @@ fn name_format(config: &WorkloadConfig, console: Console) {
             "{path}: {}",
             trace.format.reading(
                 trace.rate.map(|rate| rate.request_rate),
-                trace.format.usual_time_unit().map(|_| trace.time_unit.into()),
+                trace.format.usual_time_unit().map(|_| trace.time_unit),
                 trace.columns.as_ref()
             )
         ));

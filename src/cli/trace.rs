@@ -3,9 +3,7 @@
 use std::io::{self, BufRead, Write};
 use std::sync::Arc;
 
-use super::arguments::{
-    Format as OutputForm, GenerateCommand, Spread, TimeUnit, TraceArguments, TraceCommand,
-};
+use super::arguments::{Format as OutputForm, GenerateCommand, Spread, TraceArguments, TraceCommand};
 use super::console::Console;
 use super::failure::{Failure, Status};
 use super::input::open_file;
@@ -45,12 +43,7 @@ fn read(arguments: &TraceArguments, zero_output: ZeroOutput, console: Console) -
     };
     let arrival = Arrival { process, seed: arguments.arrival_seed };
     let options = formats::Options {
-        time_unit: arguments.time_unit.map(|unit| match unit {
-            TimeUnit::S => formats::TimeUnit::S,
-            TimeUnit::Ms => formats::TimeUnit::Ms,
-            TimeUnit::Us => formats::TimeUnit::Us,
-            TimeUnit::Ns => formats::TimeUnit::Ns,
-        }),
+        time_unit: arguments.time_unit,
         rate: arguments.request_rate.map(|rate| (rate, arrival)),
         sessions: arguments.sessions,
         columns: arguments.columns.clone(),

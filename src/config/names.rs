@@ -61,7 +61,8 @@ impl Named for KvTransferTiming {
 }
 
 impl Named for TraceTimeUnit {
-    const NAMES: &'static [(&'static str, Self)] = &[("ms", Self::Ms), ("s", Self::S)];
+    const NAMES: &'static [(&'static str, Self)] =
+        &[("ms", Self::Ms), ("s", Self::S), ("us", Self::Us), ("ns", Self::Ns)];
 }
 
 impl Named for ZeroOutput {
@@ -82,6 +83,13 @@ impl Named for TraceFormat {
         ("aiperf", Self::Aiperf),
         ("columns", Self::Columns),
     ];
+}
+
+impl TraceTimeUnit {
+    /// The name that files and the command line use.
+    pub fn name(self) -> &'static str {
+        name_of(self)
+    }
 }
 
 impl TraceFormat {

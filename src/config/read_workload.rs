@@ -73,6 +73,14 @@ fn columns(section: &Section<'_>) -> Option<TraceColumns> {
     Some(columns)
 }
 
+fn time_unit(value: &Value<'_>, format: TraceFormat) -> Option<TraceTimeUnit> {
+    let unit = value.choice()?;
+    if format == TraceFormat::Mooncake && matches!(unit, TraceTimeUnit::Us | TraceTimeUnit::Ns) {
+        value.problem(format!("`{}`: the time stamps of mooncake are in ms or in s", unit.name()));
+    }
+    Some(unit)
+}
+
 /// Whose workload is read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
@@ -133,7 +141,9 @@ impl<'s, 'a> Block<'s, 'a> {
             format,
             trace_columns: section.section("trace_columns", columns).optional().flatten(),
             trace_block_size: section.integer("trace_block_size", 1..=MOST_TOKENS).or(usual.block_size),
-            trace_time_unit: section.choice("trace_time_unit").or(usual.time_unit),
+            trace_time_unit: section
+                .read("trace_time_unit", |value| time_unit(&value, format))
+                .or(usual.time_unit),
             trace_sessions: section.boolean("trace_sessions").or(false),
             max_requests: section.integer("max_requests", 1..=u32::MAX).optional(),
             zero_output: section.choice("zero_output").or(ZeroOutput::Drop),

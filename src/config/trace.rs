@@ -173,4 +173,23 @@ pub enum TraceTimeUnit {
     Ms,
     /// Seconds.
     S,
+    /// Microseconds; not of a Mooncake trace.
+    Us,
+    /// Nanoseconds; likewise.
+    Ns,
+}
+
+impl TraceTimeUnit {
+    /// All of them, from the longest to the shortest.
+    pub const ALL: [Self; 4] = [Self::S, Self::Ms, Self::Us, Self::Ns];
+
+    /// Many of it, in words.
+    pub fn plural(self) -> &'static str {
+        match self {
+            Self::S => "seconds",
+            Self::Ms => "milliseconds",
+            Self::Us => "microseconds",
+            Self::Ns => "nanoseconds",
+        }
+    }
 }

@@ -49,7 +49,7 @@ fn trace_options(source: &TraceSource, config: &WorkloadConfig, pacing: Pacing) 
         time_unit: format
             .usual_time_unit()
             .filter(|usual| *usual != source.time_unit)
-            .map(|_| source.time_unit.into()),
+            .map(|_| source.time_unit),
         rate: source.rate.map(|rate| (rate.request_rate, rate.arrival)),
         sessions: source.sessions,
         columns: source.columns.clone(),

@@ -43,6 +43,12 @@ fn a_table_of_ones_own_is_read_by_the_names_of_its_columns() {
         ("input_length=in,output=out", "`output` is none of input_length"),
         ("input_length=in,input_length=a,output_length=out", "`input_length` is given twice"),
         ("in", "`in` is not KEY=NAME"),
+        (
+            "input_length=in, cached,output_length=out",
+            "` cached` is not KEY=NAME; a name that holds a comma stands in double quotes",
+        ),
+        ("input_length=\"in,output_length=out", "`\"in,output_length=out` has no closing quote"),
+        ("input_length=\"in\" x,output_length=out", "`x,output_length=out` stands behind a closing quote"),
     ] {
         place
             .run(&["trace", "stats", "--from=columns", "--columns", wrong, "own.csv"])
@@ -53,6 +59,21 @@ fn a_table_of_ones_own_is_read_by_the_names_of_its_columns() {
         .run(&["trace", "stats", "--from=azure", named, "own.csv"])
         .refusing(&["--columns: the columns of azure"]);
     place.run(&["trace", "stats", "--from=burstgpt", "own.csv"]).refusing(&["line 1", "--from columns"]);
+    place.write("commas.csv", "\"tokens, in\",\"tokens \"\"out\"\"\",at\n100,5,7\n200,6,9\n");
+    let named = "--columns=input_length=\"tokens, in\" , output_length = \"tokens \"\"out\"\"\",arrival=at";
+    let stats = ["trace", "stats", "--from=columns", named, "--format=json", "--time-unit=us", "commas.csv"];
+    let stats = place.run(&stats).ending(0).json();
+    assert_eq!((&stats["span_s"], &stats["input"]["used"]), (&2e-6.into(), &2.into()), "{stats}");
+    let columns = "{input_length: 'tokens, in', output_length: 'tokens \"out\"', arrival: at}";
+    for (unit, duration_ms) in [("us", 0.002), ("ns", 2e-6), ("ms", 2.0), ("s", 2000.0)] {
+        let trace = format!("{{trace_path: commas.csv, trace_format: columns, trace_columns: {columns}");
+        place.write(
+            "scenario.yaml",
+            &format!("deployment: {{mode: agg, agg: {{timing: {{model: fixed, prefill_ms: 0, decode_ms: 0}}}}}}\nworkload: {trace}, trace_time_unit: {unit}}}\n"),
+        );
+        let report = place.run(&["replay", "scenario.yaml", "--format=json"]).ending(0).json();
+        assert_eq!(report["summary"]["duration_ms"], duration_ms, "{unit}");
+    }
 }
 
 #[test]

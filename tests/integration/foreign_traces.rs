@@ -116,6 +116,7 @@ fn keys_without_a_meaning_in_the_form_are_refused() {
             ["workload.trace_time_unit", "says itself what they count"],
         ),
         ("trace_format: splitwise, trace_sessions: true", ["workload.trace_sessions", "has no sessions"]),
+        ("trace_time_unit: us", ["workload.trace_time_unit: `us`", "of mooncake are in ms or in s"]),
         ("trace_sessions: true", ["workload.trace_sessions", "always keeps them"]),
         ("trace_format: azure, request_rate: 2", ["workload.request_rate", "is for generated requests"]),
         ("trace_format: lengths", ["`trace_format: lengths` has no time stamps", "request_rate"]),

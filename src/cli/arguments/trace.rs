@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::builder::PossibleValue;
 use clap::{Args, Subcommand, ValueEnum};
 
-use crate::config::scenario::{TraceColumns, TraceFormat, ZeroOutput};
+use crate::config::scenario::{TraceColumns, TraceFormat, TraceTimeUnit, ZeroOutput};
 use crate::workload::generate::{Conversation, Sine, ToolAgent};
 
 #[derive(Debug, Subcommand)]
@@ -31,7 +31,8 @@ pub(in crate::cli) struct TraceArguments {
     /// Form that it is in
     #[arg(long, value_enum, default_value_t = TraceFormat::Mooncake)]
     pub(in crate::cli) from: TraceFormat,
-    /// Which column is what, with `--from columns`: the two lengths, and `arrival` and `request_id` where there are such
+    /// Which column is what, with `--from columns`: the two lengths, and `arrival` and `request_id` where there are such. A name
+    /// that holds a comma stands in double quotes
     #[arg(long, value_name = "input_length=NAME,output_length=NAME,...", value_parser = columns)]
     pub(in crate::cli) columns: Option<TraceColumns>,
     /// Tokens that one hash id stands for [default: 512]; with `--from llmservingsim`, tokens of the blocks that token ids
@@ -40,7 +41,7 @@ pub(in crate::cli) struct TraceArguments {
     pub(in crate::cli) block_size: Option<u32>,
     /// Unit of its time stamps, where that can be in doubt [default: ms; s with `--from splitwise`, `burstgpt`, `vllm` and `columns`]
     #[arg(long, value_enum)]
-    pub(in crate::cli) time_unit: Option<TimeUnit>,
+    pub(in crate::cli) time_unit: Option<TraceTimeUnit>,
     /// Requests per second for a trace without time stamps (`--from lengths`, `columns` without one of arrivals, and `vllm` where they were not saved)
     #[arg(long, value_name = "RATE", allow_negative_numbers = true)]
     pub(in crate::cli) request_rate: Option<f64>,
@@ -88,11 +89,13 @@ impl ValueEnum for TraceFormat {
     }
 }
 
-/// Reads `input_length=in,output_length=out,arrival=at`.
+/// Reads `input_length=in,output_length=out,arrival=at`, with quotes around names that hold commas.
 fn columns(text: &str) -> Result<TraceColumns, String> {
     let [mut input, mut output, mut arrival, mut id] = [const { None }; 4];
-    for pair in text.split(',') {
-        let (key, name) = pair.split_once('=').ok_or_else(|| format!("`{pair}` is not KEY=NAME"))?;
+    let mut rest = Some(text);
+    while let Some(pairs) = rest {
+        let (key, name);
+        (key, name, rest) = pair(pairs)?;
         let place = match key.trim() {
             "input_length" => &mut input,
             "output_length" => &mut output,
@@ -104,7 +107,7 @@ fn columns(text: &str) -> Result<TraceColumns, String> {
                 ));
             }
         };
-        if place.replace(name.trim().to_owned()).is_some() {
+        if place.replace(name).is_some() {
             return Err(format!("`{}` is given twice", key.trim()));
         }
     }
@@ -113,17 +116,53 @@ fn columns(text: &str) -> Result<TraceColumns, String> {
     Ok(TraceColumns { input_length, output_length, arrival, request_id: id })
 }
 
-/// Unit of a trace's time stamps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(in crate::cli) enum TimeUnit {
-    /// Seconds
-    S,
-    /// Milliseconds
-    Ms,
-    /// Microseconds
-    Us,
-    /// Nanoseconds
-    Ns,
+/// The first of `KEY=NAME,KEY="NAME",...`, and what is behind it.
+fn pair(pairs: &str) -> Result<(&str, String, Option<&str>), String> {
+    let end = pairs.find(',').unwrap_or(pairs.len());
+    let Some(equals) = pairs[..end].find('=') else {
+        let pair = &pairs[..end];
+        return Err(format!("`{pair}` is not KEY=NAME; a name that holds a comma stands in double quotes"));
+    };
+    let (key, value) = (&pairs[..equals], pairs[equals + 1..].trim_start());
+    let Some(quoted) = value.strip_prefix('"') else {
+        let (name, rest) = value.split_once(',').map_or((value, None), |(name, rest)| (name, Some(rest)));
+        return Ok((key, name.trim().to_owned(), rest));
+    };
+    let (name, rest) = unquoted(quoted).ok_or_else(|| format!("`{value}` has no closing quote"))?;
+    match rest.trim_start() {
+        "" => Ok((key, name, None)),
+        rest => match rest.strip_prefix(',') {
+            Some(rest) => Ok((key, name, Some(rest))),
+            None => Err(format!("`{rest}` stands behind a closing quote, where a comma belongs")),
+        },
+    }
+}
+
+/// What is within quotes, of which the first is gone, and what is behind them. A quote in the name is written twice, as in CSV.
+fn unquoted(text: &str) -> Option<(String, &str)> {
+    let mut name = String::new();
+    let mut rest = text;
+    loop {
+        let (part, behind) = rest.split_once('"')?;
+        name.push_str(part);
+        match behind.strip_prefix('"') {
+            Some(more) => {
+                name.push('"');
+                rest = more;
+            }
+            None => return Some((name, behind)),
+        }
+    }
+}
+
+impl ValueEnum for TraceTimeUnit {
+    fn value_variants<'a>() -> &'a [Self] {
+        &Self::ALL
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(PossibleValue::new(self.name()).help(self.plural()))
+    }
 }
 
 /// How arrivals are spread.

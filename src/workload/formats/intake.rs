@@ -2,9 +2,10 @@
 
 use indexmap::IndexMap;
 
+use super::Options;
 use super::cell::{self, Nanoseconds};
 use super::guess::other_form;
-use super::{Options, TimeUnit};
+use crate::config::scenario::TraceTimeUnit;
 use crate::config::scenario::{TraceFormat, ZeroOutput};
 use crate::workload::assembly::{Assembly, Chunks, Draft, Ending, Fields, InputKind};
 use crate::workload::input::Line;
@@ -19,11 +20,11 @@ pub(super) const LINE_LIMIT: usize = 16 << 20;
 
 /// Unit of time stamps that are numbers.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Unit(TimeUnit);
+pub(super) struct Unit(TraceTimeUnit);
 
 impl Unit {
     /// What the options say, or else the `usual` one of the form.
-    pub(super) fn of(options: &Options, usual: TimeUnit) -> Self {
+    pub(super) fn of(options: &Options, usual: TraceTimeUnit) -> Self {
         Self(options.time_unit.unwrap_or(usual))
     }
 
@@ -45,10 +46,10 @@ impl Unit {
     /// Nanoseconds in it, as a power of ten.
     fn power(self) -> u32 {
         match self.0 {
-            TimeUnit::S => 9,
-            TimeUnit::Ms => 6,
-            TimeUnit::Us => 3,
-            TimeUnit::Ns => 0,
+            TraceTimeUnit::S => 9,
+            TraceTimeUnit::Ms => 6,
+            TraceTimeUnit::Us => 3,
+            TraceTimeUnit::Ns => 0,
         }
     }
 }

@@ -48,21 +48,21 @@ impl TraceFormat {
     pub fn reading(
         self,
         request_rate: Option<f64>,
-        unit: Option<TimeUnit>,
+        unit: Option<TraceTimeUnit>,
         columns: Option<&TraceColumns>,
     ) -> String {
-        let unit = unit.or_else(|| self.usual_time_unit().map(TimeUnit::from));
+        let unit = unit.or_else(|| self.usual_time_unit());
         let column = columns.and_then(|columns| columns.arrival.as_deref());
         let times = match (request_rate, unit, column) {
             (Some(rate), ..) => format!("{rate} requests per second as asked for"),
             (None, Some(unit), Some(column)) => {
                 format!(
                     "time stamps from {column}, a wall clock or a number of {}, the earliest becomes 0",
-                    unit.name()
+                    unit.plural()
                 )
             }
             (None, Some(unit), None) => {
-                let times = self.times().replace("in seconds", &format!("in {}", unit.name()));
+                let times = self.times().replace("in seconds", &format!("in {}", unit.plural()));
                 format!("time stamps from {times}, the earliest becomes 0")
             }
             (None, None, _) => format!("time stamps from {}, the earliest becomes 0", self.times()),
@@ -92,44 +92,11 @@ impl TraceFormat {
     }
 }
 
-/// Unit of time stamps that are plain numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TimeUnit {
-    /// Seconds.
-    S,
-    /// Milliseconds.
-    Ms,
-    /// Microseconds.
-    Us,
-    /// Nanoseconds.
-    Ns,
-}
-
-impl TimeUnit {
-    fn name(self) -> &'static str {
-        match self {
-            Self::S => "seconds",
-            Self::Ms => "milliseconds",
-            Self::Us => "microseconds",
-            Self::Ns => "nanoseconds",
-        }
-    }
-}
-
-impl From<TraceTimeUnit> for TimeUnit {
-    fn from(unit: TraceTimeUnit) -> Self {
-        match unit {
-            TraceTimeUnit::S => Self::S,
-            TraceTimeUnit::Ms => Self::Ms,
-        }
-    }
-}
-
 /// How to read a trace.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
     /// Unit of its time stamps, where that is not the usual one.
-    pub time_unit: Option<TimeUnit>,
+    pub time_unit: Option<TraceTimeUnit>,
     /// Requests per second and how they are spread, for a trace without time stamps.
     pub rate: Option<(f64, Arrival)>,
     /// Takes the rows of one session as its turns, each as long after the end of the one before it as it was on record.
@@ -196,13 +163,13 @@ pub fn read(
         let read = text.and_then(|text| match format {
             TraceFormat::Dynamo => dynamo::read(text, &mut intake),
             TraceFormat::Azure => azure::read(text, &mut intake),
-            TraceFormat::Splitwise => splitwise::read(text, Unit::of(options, TimeUnit::S), &mut intake),
-            TraceFormat::BurstGpt => burstgpt::read(text, Unit::of(options, TimeUnit::S), &mut intake),
+            TraceFormat::Splitwise => splitwise::read(text, Unit::of(options, TraceTimeUnit::S), &mut intake),
+            TraceFormat::BurstGpt => burstgpt::read(text, Unit::of(options, TraceTimeUnit::S), &mut intake),
             TraceFormat::LlmServingSim => llmservingsim::read(text, &mut intake),
             TraceFormat::Lengths => lengths::read(text, &mut intake),
-            TraceFormat::Vllm => vllm::read(text, Unit::of(options, TimeUnit::S), &mut intake),
+            TraceFormat::Vllm => vllm::read(text, Unit::of(options, TraceTimeUnit::S), &mut intake),
             TraceFormat::Aiperf => aiperf::read(text, &mut intake),
-            TraceFormat::Columns => columns::read(text, Unit::of(options, TimeUnit::S), &mut intake),
+            TraceFormat::Columns => columns::read(text, Unit::of(options, TraceTimeUnit::S), &mut intake),
             TraceFormat::Mooncake => unreachable!("has been read already"),
         });
         if let Err(error) = read {
@@ -225,7 +192,7 @@ fn read_mooncake(
         let options = mooncake::Options {
             origin,
             block_size: options.block_size.unwrap_or(usual.block_size),
-            time_unit: if options.time_unit == Some(TimeUnit::S) {
+            time_unit: if options.time_unit == Some(TraceTimeUnit::S) {
                 TraceTimeUnit::S
             } else {
                 TraceTimeUnit::Ms
@@ -270,7 +237,7 @@ fn check_options(format: TraceFormat, files: usize, intake: &mut Intake<'_>) {
         format!("{name} has one by itself ({times}), so no other can be given"),
     );
     refuse(
-        format == TraceFormat::Mooncake && matches!(time_unit, Some(TimeUnit::Us | TimeUnit::Ns)),
+        format == TraceFormat::Mooncake && matches!(time_unit, Some(TraceTimeUnit::Us | TraceTimeUnit::Ns)),
         "time unit",
         format!("the time stamps of {name} are in ms or in s"),
     );

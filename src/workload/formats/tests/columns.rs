@@ -20,7 +20,7 @@ fn a_table_of_ones_own_needs_the_names_of_its_columns() {
     assert_eq!(rows(&loaded), [(0.0, 100, 5), (1500.0, 200, 6)]);
     assert_eq!(loaded.workload.requests[1].name.as_deref(), Some("b"));
     assert_eq!(loaded.workload.input.ignored["extra"], 2);
-    let in_ms = Options { time_unit: Some(TimeUnit::Ms), ..own_columns(true) };
+    let in_ms = Options { time_unit: Some(TraceTimeUnit::Ms), ..own_columns(true) };
     assert_eq!(rows(&read_text(TraceFormat::Columns, text, &in_ms).unwrap()), [(0.0, 100, 5), (1.5, 200, 6)]);
     let clock = text.replace("10.5", "2024-05-10 00:00:01.25").replace(",12\n", ",2024-05-10 00:00:02\n");
     let loaded = read_text(TraceFormat::Columns, &clock, &own_columns(true)).unwrap();
@@ -47,7 +47,7 @@ fn a_table_of_ones_own_without_times_needs_a_rate() {
     );
     let both = Options { rate, ..own_columns(true) };
     refused(TraceFormat::Columns, text, &both, &["request rate: there is a column of arrivals"]);
-    let unit = Options { time_unit: Some(TimeUnit::Ms), ..with_rate };
+    let unit = Options { time_unit: Some(TraceTimeUnit::Ms), ..with_rate };
     refused(TraceFormat::Columns, text, &unit, &["time unit: there is no column of arrivals"]);
 }
 
@@ -107,7 +107,7 @@ fn the_times_of_one_trace_are_of_one_kind() {
     ] {
         refused(TraceFormat::Columns, &rows(first, second), &own_columns(true), &[part]);
     }
-    let in_ms = Options { time_unit: Some(TimeUnit::Ms), ..own_columns(true) };
+    let in_ms = Options { time_unit: Some(TraceTimeUnit::Ms), ..own_columns(true) };
     refused(
         TraceFormat::Columns,
         &rows(clock, clock),

@@ -117,7 +117,7 @@ fn splitwise_has_two_dialects_and_an_open_unit() {
     refused(TraceFormat::Splitwise, &batched, &Options::default(), &["line 3: batch_size: 4 is not 1"]);
 
     let vidur = "arrived_at,num_prefill_tokens,num_decode_tokens\n10,4808,10\n62,3180,8\n";
-    let ms = Options { time_unit: Some(TimeUnit::Ms), ..Options::default() };
+    let ms = Options { time_unit: Some(TraceTimeUnit::Ms), ..Options::default() };
     let loaded = read_text(TraceFormat::Splitwise, vidur, &ms).unwrap();
     assert_eq!(rows(&loaded), [(0.0, 4808, 10), (52.0, 3180, 8)]);
     refused(TraceFormat::Azure, AZURE, &ms, &["time unit: azure has one by itself"]);
@@ -420,11 +420,11 @@ fn what_is_read_is_said_with_its_unit() {
     let columns = columns::own_columns(true).columns;
     let reading = |format: TraceFormat, unit, columns| format.reading(None, unit, columns);
     assert_eq!(
-        reading(TraceFormat::Columns, Some(TimeUnit::Ms), columns.as_ref()),
+        reading(TraceFormat::Columns, Some(TraceTimeUnit::Ms), columns.as_ref()),
         "read as columns: time stamps from ts, a wall clock or a number of milliseconds, the earliest becomes 0"
     );
     assert_eq!(
-        reading(TraceFormat::BurstGpt, Some(TimeUnit::Ms), None),
+        reading(TraceFormat::BurstGpt, Some(TraceTimeUnit::Ms), None),
         "read as burstgpt: time stamps from Timestamp in milliseconds, the earliest becomes 0"
     );
     assert_eq!(
