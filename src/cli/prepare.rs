@@ -168,7 +168,10 @@ fn scheduler_problems(space: &SearchSpace, registry: &Registry) -> Vec<String> {
         for config in space.scheduler.iter().filter(|config| config.policy != BACKEND_SCHEDULER) {
             let scheduler = Some(Box::new(config.clone()));
             let options = EngineOptions { scheduler, ..EngineOptions::for_backend(backend) };
-            let error = registry.engine(&EnginePool { role, dp_size: 1, options: &options }).err();
+            let pool = EnginePool { role, dp_size: 1, options: &options };
+            // The plan tells which modes a scheduler does not serve.
+            let is_served = registry.unserved_role(&pool).is_none();
+            let error = registry.engine(&pool).err().filter(|_| is_served);
             for line in error.iter().flat_map(PolicyError::lines) {
                 if !lines.contains(&line) {
                     lines.push(line);

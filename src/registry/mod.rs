@@ -99,6 +99,13 @@ impl Registry {
         if problems.is_empty() { Ok(Some(engine)) } else { Err(refuse(config, problems)) }
     }
 
+    /// Why the engine that a pool names cannot serve its role; nothing if there is no such engine either.
+    pub fn unserved_role(&self, pool: &EnginePool<'_>) -> Option<String> {
+        let config = pool.options.scheduler.as_deref()?;
+        let engine = make(&self.engines, "scheduler", config, [BACKEND_SCHEDULER]).ok()?;
+        role_problem(&*engine, config, pool)
+    }
+
     /// Adds a sampler, for `sweep.sampler`. Its fields are its configuration.
     ///
     /// # Panics
@@ -262,13 +269,17 @@ impl Registry {
 
 /// What is wrong with an engine in a pool, beside what can be seen of its fields alone.
 fn engine_problems(engine: &dyn NewEngine, config: &PolicyConfig, pool: &EnginePool<'_>) -> Vec<String> {
-    let name = &config.policy;
-    if !engine.roles().contains(&pool.role) {
-        let roles: Vec<_> = engine.roles().iter().map(|role| role.name()).collect();
-        let (pool, roles) = (pool.role.name(), roles.join(", "));
-        return vec![format!("policy: `{name}` does not serve a pool `{pool}`, only: {roles}")];
+    match role_problem(engine, config, pool) {
+        Some(problem) => vec![format!("policy: {problem}")],
+        None => engine.problems(pool),
     }
-    engine.problems(pool)
+}
+
+fn role_problem(engine: &dyn NewEngine, config: &PolicyConfig, pool: &EnginePool<'_>) -> Option<String> {
+    let (name, pool, roles) = (&config.policy, pool.role, engine.roles());
+    let names = || roles.iter().map(|role| role.name()).collect::<Vec<_>>().join(", ");
+    (!roles.contains(&pool))
+        .then(|| format!("`{name}` does not serve a pool `{}`, only: {}", pool.name(), names()))
 }
 
 /// A preset of the built-in planner as its fields, where it goes by the bounds of requests or not.

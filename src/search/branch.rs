@@ -7,10 +7,11 @@ use serde_json::Value;
 
 use super::forecasts::Forecasts;
 use super::policy_filter::PlannerTarget;
-use super::pool::{Finder, Placement, Pool, Skipped};
+use super::pool::{Finder, Placement, Pool, Skipped, adjective};
 use super::projection::StructuredPool;
 use super::refusal::{Refusal, refusals};
 use super::role::Role;
+use super::schedulers::Schedulers;
 use super::space::{Condition, Dimension, Point, Space};
 use super::{memory, policy_filter, profile};
 use crate::config::presets::{FpmSampling, LoadSensitivity, Preset, ScalingPolicy, ScalingSettings};
@@ -131,6 +132,15 @@ impl Plan {
         let (mut branches, mut skipped) = (Vec::new(), Vec::new());
         notices.extend(memory::unknown_capacity(&config.search_space));
         for (mode, mut pool) in pools {
+            let schedulers = Schedulers::of(&config.search_space, mode, registry);
+            if schedulers.kept.is_empty() {
+                skipped.extend(unscheduled(&config.search_space, mode, &schedulers));
+                continue;
+            }
+            let dropped = schedulers.dropped.iter();
+            notices.extend(
+                dropped.map(|(key, why)| format!("{key}: {why}: no {} deployment has it", adjective(mode))),
+            );
             notices.extend(memory::overcommitted(&config.search_space, catalogue, mode, &pool.placements));
             skipped.append(&mut pool.skipped);
             if !pool.placements.is_empty() {
@@ -140,7 +150,7 @@ impl Plan {
                     registry,
                     mode,
                     pool.placements,
-                    &filtered.kept,
+                    (&filtered.kept, &schedulers.kept),
                 ));
             }
         }
@@ -157,6 +167,15 @@ impl Plan {
     }
 }
 
+/// A mode of which nothing is left, since none of the schedulers serves its workers.
+fn unscheduled(space: &SearchSpace, mode: DeploymentMode, schedulers: &Schedulers) -> Vec<Skipped> {
+    let reasons: Vec<String> = schedulers.dropped.iter().map(|(_, reason)| reason.clone()).collect();
+    let reason = reasons.join("; ");
+    let skip =
+        |backend: Backend| Skipped { deployment_mode: mode, backend, shape: None, reason: reason.clone() };
+    distinct(&space.backend).into_iter().map(skip).collect()
+}
+
 /// The pool of every mode.
 fn pools(space: &SearchSpace, catalogue: &Catalogue) -> Result<Vec<(DeploymentMode, Pool)>, Vec<Refusal>> {
     let finder = Finder::new(space, catalogue)?;
@@ -170,7 +189,7 @@ impl Branch {
         registry: &Arc<Registry>,
         mode: DeploymentMode,
         placements: Vec<Placement>,
-        policies: &[ScalingPolicy],
+        (policies, schedulers): (&[ScalingPolicy], &[PolicyConfig]),
     ) -> Self {
         let space = &config.search_space;
         let choices = Choices {
@@ -182,7 +201,7 @@ impl Branch {
             planner_fpm_sampling: distinct(&space.planner_fpm_sampling),
             planner_load_sensitivity: distinct(&space.planner_load_sensitivity),
             planner_target: policy_filter::planner_target(config.goal.target),
-            scheduler: if space.tries_schedulers() { distinct(&space.scheduler) } else { Vec::new() },
+            scheduler: if space.tries_schedulers() { distinct(schedulers) } else { Vec::new() },
             batches: Role::of_mode(mode)
                 .iter()
                 .flat_map(|role| role.batch_knobs(space))

@@ -24,6 +24,7 @@ mod refusal;
 mod result;
 mod role;
 mod sampler;
+mod schedulers;
 mod shard;
 mod study;
 #[cfg(test)]

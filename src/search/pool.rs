@@ -36,11 +36,16 @@ pub struct Skipped {
 
 impl fmt::Display for Skipped {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mode = match self.deployment_mode {
-            DeploymentMode::Agg => "aggregated",
-            DeploymentMode::Disagg => "disaggregated",
-        };
+        let mode = adjective(self.deployment_mode);
         write!(formatter, "no {mode} deployment with {}: {}", self.backend.name(), self.reason)
+    }
+}
+
+/// What deployments of a mode are.
+pub(super) fn adjective(mode: DeploymentMode) -> &'static str {
+    match mode {
+        DeploymentMode::Agg => "aggregated",
+        DeploymentMode::Disagg => "disaggregated",
     }
 }
 

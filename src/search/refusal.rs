@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::policy_filter;
 use super::role::Role;
-use super::{layout, memory, profile, sampler};
+use super::{layout, memory, profile, sampler, schedulers};
 use crate::config::scenario::{DeploymentMode, EngineOptions};
 use crate::config::search::{SearchSpace, SmartSearchConfig, SweepConfig};
 use crate::registry::Registry;
@@ -40,6 +40,7 @@ pub(super) fn refusals(config: &SmartSearchConfig, registry: &Registry) -> Vec<R
     found.extend(profile::unknown(&config.search_space));
     refuse_scaling(config, &mut found);
     refuse_sweep(&config.sweep, registry, &mut found);
+    found.extend(schedulers::refusals(&config.search_space, registry));
     found
 }
 

@@ -489,6 +489,40 @@ fn a_search_tries_schedulers() {
         "replay report lacks mean_output_token_throughput_per_user: all tokens of each request came at one instant, so that \
          TPOT and ITL are 0 and no user has tokens per second"
     );
+    // The mode that it does not serve is left out, or goes without it.
+    let both = ["search_space.deployment_mode=[agg, disagg]", "search_space.parallel_configs=[]"];
+    let own = "search_space.scheduler=[{policy: static_batching, max_batch: 4}]";
+    for (scheduler, modes, words) in [
+        (
+            own,
+            &["agg"][..],
+            "no disaggregated deployment with vllm: `static_batching` does not serve a pool `prefill`, only: agg",
+        ),
+        (
+            schedulers,
+            &["agg", "disagg"],
+            "search_space.scheduler[1]: `static_batching` does not serve a pool `prefill`, only: agg: no disaggregated \
+             deployment has it",
+        ),
+    ] {
+        let output =
+            search(&[&both[..], &[scheduler, "sweep={max_rounds: 1, candidates_per_round: 4}"]].concat());
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let found = std::fs::read_to_string(folder.path().join("candidates.json")).unwrap();
+        let found: Value = serde_json::from_str(&found).unwrap();
+        let all = found["candidates"].as_array().unwrap().iter().chain(found["rejected"].as_array().unwrap());
+        let configs: Vec<&Value> = all.map(|one| &one["config"]).collect();
+        let mode = |config: &&Value, mode: &str| config["deployment_mode"] == mode;
+        for (mode_name, is_there) in ["agg", "disagg"].map(|name| (name, modes.contains(&name))) {
+            assert_eq!(configs.iter().any(|config| mode(config, mode_name)), is_there, "{mode_name}");
+        }
+        let disaggregated = configs.iter().filter(|config| mode(config, "disagg"));
+        assert!(disaggregated.into_iter().all(|config| config["scheduler"] == "backend"));
+        let mut check = vec!["check", SEARCH];
+        check.extend(both.iter().chain([&scheduler]).flat_map(|change| ["--set", *change]));
+        let said = String::from_utf8(example(&check).stderr).unwrap();
+        assert!(said.contains(words), "{said}");
+    }
     let best = folder.path().join("best.yaml");
     assert!(example(&["replay", best.to_str().unwrap(), "--quiet"]).status.success());
     for (changes, words) in [
