@@ -2,6 +2,7 @@
 
 use indicatif::{ProgressBar, ProgressStyle};
 
+use super::results::figure;
 use crate::search::{Outcome, StudyEvent, Tally, Watcher};
 
 /// A bar on standard error: candidates found of those aimed for, and the best score so far.
@@ -26,7 +27,7 @@ impl ProgressOnTerminal {
             self.best = self.best.into_iter().chain(score).reduce(f64::max);
         }
         let rejected = self.tally.infeasible + self.tally.failed + self.tally.unsupported;
-        let best = self.best.map(|best| format!(", best score {best:.6}")).unwrap_or_default();
+        let best = self.best.map(|best| format!(", best score {}", figure(best))).unwrap_or_default();
         self.bar.set_message(format!("{} feasible, {rejected} not{best}", self.tally.feasible));
     }
 }

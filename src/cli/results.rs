@@ -11,6 +11,7 @@ use super::failure::Failure;
 use super::input::open_file;
 use super::names::{CANDIDATES, Kind, NEXT_TRIALS, REPORT, REQUESTS, SCALING, SERIES, TRIALS};
 use crate::config;
+use crate::report::figure::significant;
 use crate::report::files::SCHEMA_VERSION;
 use crate::search::Journal;
 
@@ -281,12 +282,7 @@ pub(super) fn apart(a: &Value, b: &Value) -> (String, String) {
     if one == other { (a.to_string(), b.to_string()) } else { (one, other) }
 }
 
-/// A figure with six significant digits, without an exponent and without zeros at the end.
+/// A figure with six significant digits, without zeros at the end.
 pub(super) fn figure(value: f64) -> String {
-    if value == 0.0 || !value.is_finite() {
-        return if value == 0.0 { "0".into() } else { value.to_string() };
-    }
-    let decimals = (5 - value.abs().log10().floor() as i32).clamp(0, 9) as usize;
-    let text = format!("{value:.decimals$}");
-    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').into() } else { text }
+    if value.is_finite() { significant(value, 6) } else { value.to_string() }
 }

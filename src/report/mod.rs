@@ -7,6 +7,7 @@
 pub mod activity;
 pub mod attainment;
 pub mod distribution;
+pub mod figure;
 pub mod files;
 mod gap_buckets;
 pub mod gap_tally;

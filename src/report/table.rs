@@ -3,6 +3,7 @@
 use std::fmt::{self, Write};
 
 use super::distribution::Distribution;
+use super::figure::{needs_exponent, significant};
 use super::record::Counters;
 use super::scaling::ScalingSummary;
 use super::summary::Summary;
@@ -196,6 +197,9 @@ fn percent(share: Option<f64>) -> String {
 
 /// A measure with its thousands apart and three decimals, or more where they show three digits of a small one.
 fn decimal(measure: f64) -> String {
+    if needs_exponent(measure) {
+        return significant(measure, 4);
+    }
     let decimals = match measure.abs() {
         size if size >= 0.1 || size == 0.0 => 3,
         size => (2.0 - size.log10().floor()).min(9.0) as usize,
@@ -315,5 +319,8 @@ mod tests {
         assert_eq!(decimal(999.999_9), "1,000.000");
         assert_eq!(decimal(0.0), "0.000");
         assert_eq!(decimal(0.000_003_888_9), "0.00000389");
+        assert_eq!(decimal(999_999_999_999_999.0), "999,999,999,999,999.000");
+        assert_eq!(decimal(1.234_56e15), "1.235e15");
+        assert_eq!(decimal(-1e308), "-1e308");
     }
 }

@@ -479,6 +479,14 @@ fn a_search_tries_schedulers() {
     assert_eq!((own.len(), others.len()), (2, 1));
     assert_eq!(others[0]["config"]["scheduler"], json!({"policy": "static_batching", "max_batch": 4}));
     assert!(others[0]["config"].get("agg_max_num_seqs").is_none());
+    let page = || {
+        let page = example(&["report", folder.path().to_str().unwrap()]);
+        let page = String::from_utf8(page.stdout).unwrap();
+        assert!(page.contains("Router, planner and scheduler of the best candidate"));
+        page
+    };
+    assert_eq!(candidates[0]["config"]["scheduler"], "backend");
+    assert!(page().contains("<td>scheduler</td><td>policy</td><td>backend</td>"));
     assert!(own.iter().all(|one| one["scenario"]["deployment"]["agg"]["engine"].get("scheduler").is_none()));
     let per_user = search(&[schedulers, "goal={target: throughput_per_user}"]);
     assert!(per_user.status.success(), "{}", String::from_utf8_lossy(&per_user.stderr));
@@ -518,6 +526,10 @@ fn a_search_tries_schedulers() {
         }
         let disaggregated = configs.iter().filter(|config| mode(config, "disagg"));
         assert!(disaggregated.into_iter().all(|config| config["scheduler"] == "backend"));
+        if scheduler == own {
+            assert!(page().contains("<td>scheduler</td><td>policy</td><td>static_batching</td>"));
+            assert!(page().contains("<td>scheduler</td><td>max_batch</td><td>4</td>"));
+        }
         let mut check = vec!["check", SEARCH];
         check.extend(both.iter().chain([&scheduler]).flat_map(|change| ["--set", *change]));
         let said = String::from_utf8(example(&check).stderr).unwrap();

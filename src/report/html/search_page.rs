@@ -93,7 +93,7 @@ fn without<'r>(tried: &[Tried<'r>], candidates: &[Tried<'_>]) -> Vec<Tried<'r>> 
     tried.iter().filter(|one| !is_candidate(one)).cloned().collect()
 }
 
-/// The settings of the router and of the planner of a candidate.
+/// The settings of the router and of the planner of a candidate, and of its scheduler where there was a choice of them.
 fn policies(candidate: Option<&Value>, who: &str) -> Section {
     let deployment = candidate.map_or(&Value::Null, |candidate| &candidate["scenario"]["deployment"]);
     let mut rows = Vec::new();
@@ -106,8 +106,16 @@ fn policies(candidate: Option<&Value>, who: &str) -> Section {
         let settings = fields.iter().filter(|(_, value)| !value.is_null());
         rows.extend(settings.map(|(name, value)| vec![json!(part), json!(name), json!(shown(value))]));
     }
+    let scheduler = candidate.map_or(&Value::Null, |candidate| &candidate["config"]["scheduler"]);
+    let row = |name: &str, value: &Value| vec![json!("scheduler"), json!(name), json!(shown(value))];
+    match scheduler {
+        Value::Null => {}
+        Value::Object(fields) => rows.extend(fields.iter().map(|(name, value)| row(name, value))),
+        name => rows.push(row("policy", name)),
+    }
+    let parts = if scheduler.is_null() { "Router and planner" } else { "Router, planner and scheduler" };
     Section::Table {
-        heading: format!("Router and planner of {who}"),
+        heading: format!("{parts} of {who}"),
         filter: false,
         columns: ["part", "setting", "value"].map(str::to_owned).to_vec(),
         rows,

@@ -2,6 +2,8 @@
 
 use serde_json::Value;
 
+use crate::report::figure::significant;
+
 /// A text that cannot be taken for markup.
 pub(super) fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
@@ -31,14 +33,9 @@ pub(super) fn shown(value: &Value) -> String {
     }
 }
 
-/// A figure with five significant digits, without an exponent and without zeros at the end.
+/// A figure with five significant digits, without zeros at the end.
 pub(super) fn figure(value: f64) -> String {
-    if value == 0.0 || !value.is_finite() {
-        return if value == 0.0 { "0".into() } else { "-".into() };
-    }
-    let decimals = (4 - value.abs().log10().floor() as i32).clamp(0, 9) as usize;
-    let text = format!("{value:.decimals$}");
-    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').into() } else { text }
+    if value.is_finite() { significant(value, 5) } else { "-".into() }
 }
 
 /// A text as a cell of a CSV file.
