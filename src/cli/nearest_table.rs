@@ -27,6 +27,12 @@ pub(super) fn nearest_lines(nearest: &NearestMiss, rejected: &[Rejected]) -> Vec
         let [first, second, third] = widths;
         format!("  {name:<first$}  {limit:>second$}  {reached:<third$}  {verdict}")
     }));
+    lines.extend(
+        nearest
+            .over_budget
+            .iter()
+            .map(|reason| format!("  it would not count with these bounds either: {reason}")),
+    );
     lines
 }
 

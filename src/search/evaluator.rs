@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::journal::Hash;
-use super::nearest::WholeReplay;
+use super::nearest::{WholeReplay, over_budget};
 use super::objective::Metrics;
 use super::trial::Evaluation;
 use super::watchdog::Watchdog;
@@ -225,10 +225,8 @@ impl ReplayEvaluator {
         let traffic = self.requests.traffic(scenario)?;
         let record = serving::replay(scenario, &traffic, &self.registry, &limits)?;
         let asked = most_gpus(scenario, &record.scaling.events);
-        if let Some(budget) = max_gpus.filter(|budget| asked > u64::from(*budget)) {
-            return Ok(Evaluation::Infeasible(format!(
-                "its planner asked for {asked} GPUs, over search_space.gpu_budget {budget}"
-            )));
+        if let Some(reason) = max_gpus.and_then(|budget| over_budget(asked, budget)) {
+            return Ok(Evaluation::Infeasible(reason));
         }
         Ok(measured(&Summary::new(&record, traffic.workload(), scenario.sla.as_ref())))
     }
@@ -251,7 +249,8 @@ impl Evaluator for ReplayEvaluator {
         let metrics = metrics(&Summary::new(&record, traffic.workload(), scenario.sla.as_ref()))?;
         let injected = record.requests.iter().filter(|request| request.status != Status::Absent);
         let reached = within_share(&injected, &scenario.sla.unwrap_or_default(), share);
-        Ok(Some(WholeReplay { metrics, reached }))
+        let most_gpus = most_gpus(scenario, &record.scaling.events);
+        Ok(Some(WholeReplay { metrics, reached, most_gpus }))
     }
 
     fn fingerprint(&self) -> u64 {
@@ -371,95 +370,4 @@ fn metrics(summary: &Summary) -> Result<Metrics, String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::config::presets::ScalingPolicy;
-    use crate::config::scenario::{DeploymentMode, PolicyConfig, Sla};
-    use crate::report::scaling::ScalingCause;
-    use crate::search::Plan;
-    use crate::search::test_support::{config, plan};
-    use crate::serving::planner::{Decision, Observation, PlanningPolicy};
-    use crate::simulation::{SimDuration, SimTime};
-
-    fn first(plan: &Plan) -> Scenario {
-        let branch = &plan.branches[0];
-        branch.unroll(&branch.space.point(0)).unwrap().scenario
-    }
-
-    fn asked(at_s: u64, role: Role, to: u32) -> ScalingEvent {
-        let at = SimTime::from_ns(at_s * 1_000_000_000);
-        ScalingEvent { at, role, from: 0, to, cause: ScalingCause::Planner }
-    }
-
-    #[test]
-    fn gpus_count_that_are_asked_for_at_the_same_time() {
-        let mut deployment = first(&plan(config())).deployment;
-        let pool = deployment.agg.take().unwrap();
-        // 2 workers of 4 GPUs in each pool.
-        (deployment.prefill, deployment.decode) = (Some(pool.clone()), Some(pool));
-        let mut scenario = first(&plan(config()));
-        (scenario.deployment, scenario.deployment.mode) = (deployment, DeploymentMode::Disagg);
-        assert_eq!(most_gpus(&scenario, &[]), 16);
-        let handed_over = [asked(5, Role::Prefill, 3), asked(5, Role::Decode, 1)];
-        assert_eq!(most_gpus(&scenario, &handed_over), 16);
-        let one_after_the_other = [asked(5, Role::Prefill, 3), asked(6, Role::Decode, 1)];
-        assert_eq!(most_gpus(&scenario, &one_after_the_other), 20);
-    }
-
-    /// Wants ten workers and says nothing about bounds.
-    #[derive(Debug, serde::Deserialize)]
-    struct Greedy {}
-
-    impl PlanningPolicy for Greedy {
-        fn tick_interval(&self) -> SimDuration {
-            SimDuration::from_ns(1_000_000)
-        }
-
-        fn plan(&mut self, _observation: &Observation) -> Decision {
-            Decision { targets: vec![Some(10)], rule: "greedy", ..Decision::default() }
-        }
-    }
-
-    #[test]
-    fn a_planner_without_bounds_is_held_to_the_budget() {
-        let mut config = config();
-        config.search_space.planner_scaling_policy =
-            vec![ScalingPolicy::Registered(PolicyConfig::named("greedy"))];
-        let plan = plan(config);
-        let workload = plan.config.workload.of_trial(None).unwrap();
-        let loaded = workload::load(&workload, None, 64).unwrap();
-        let traffic = Traffic::new(Arc::new(loaded.workload), 64);
-        let registry = Arc::new(Registry::builtin().with_planner::<Greedy>("greedy"));
-        let requests = Requests::Shared(vec![Prepared { workload, traffic }]);
-        let evaluator = ReplayEvaluator::new(requests, registry, None, Arc::default()).unwrap();
-        let scenario = first(&plan);
-        let within = |max_gpus| evaluator.evaluate(&scenario, &Bar { max_gpus, ..Bar::default() });
-        assert!(matches!(within(None), Evaluation::Measured(_)));
-        assert!(matches!(within(Some(40)), Evaluation::Measured(_)));
-        let reason = "its planner asked for 40 GPUs, over search_space.gpu_budget 39";
-        assert_eq!(within(Some(39)), Evaluation::Infeasible(reason.into()));
-    }
-
-    #[test]
-    fn a_stopped_replay_says_how_well_it_did_until_then() {
-        let mut config = config();
-        config.goal.sla = Some(Sla { e2e_ms: Some(0.001), ..Sla::default() });
-        config.goal.min_attainment = Some(0.5);
-        let plan = plan(config);
-        let workload = plan.config.workload.of_trial(None).unwrap();
-        let loaded = workload::load(&workload, None, 64).unwrap();
-        let traffic = Traffic::new(Arc::new(loaded.workload), 64);
-        let requests = Requests::Shared(vec![Prepared { workload, traffic }]);
-        let registry = Arc::new(Registry::builtin());
-        let evaluator = ReplayEvaluator::new(requests, registry, None, Arc::default()).unwrap();
-        let bar = Bar { min_attainment: Some(0.5), ..Bar::default() };
-        match evaluator.evaluate(&first(&plan), &bar) {
-            Evaluation::BelowBar { reason, attainment_so_far, reached_so_far } => {
-                assert!(reached_so_far.e2e_ms.is_some_and(|reached| reached > 1e-3), "{reached_so_far:?}");
-                assert!(reason.contains("17 requests have missed a bound"), "{reason}");
-                assert_eq!(attainment_so_far, 0.0);
-            }
-            other => panic!("{other:?}"),
-        }
-    }
-}
+mod tests;

@@ -22,6 +22,9 @@ pub struct WholeReplay {
     /// For each bound of the goal, what the share of all injected requests that the goal asks for is within; `None` where fewer
     /// requests have such a figure.
     pub reached: Sla,
+    /// The most GPUs that it was asked to have at any time.
+    #[serde(default)]
+    pub most_gpus: u64,
 }
 
 /// A candidate that misses the goal's bar, as far as its trial tells.
@@ -71,14 +74,19 @@ impl NearTrial {
     }
 
     /// Replays the candidate to its end; `None` if there is no such replay.
-    pub(super) fn replayed(self, goal: &OptimizationGoal, evaluator: &dyn Evaluator) -> Option<NearestMiss> {
+    pub(super) fn replayed(
+        self,
+        goal: &OptimizationGoal,
+        gpu_budget: u32,
+        evaluator: &dyn Evaluator,
+    ) -> Option<NearestMiss> {
         let (sla, share) = (goal.sla?, goal.min_attainment?);
         let replay = || evaluator.replay_whole(&self.evaluation, &self.scenario, share);
         // Trials forgive a panic; so does this.
         let whole = catch_unwind(AssertUnwindSafe(replay))
             .unwrap_or_else(|payload| Err(format!("internal error: {}", panic_message(&*payload))));
         match whole {
-            Ok(whole) => whole.map(|whole| NearestMiss::new(self, &sla, share, whole)),
+            Ok(whole) => whole.map(|whole| NearestMiss::new(self, &sla, share, whole).within(gpu_budget)),
             Err(problem) => {
                 tracing::warn!(problem, "the candidate that came nearest cannot be replayed to its end");
                 None
@@ -115,6 +123,9 @@ pub struct NearestMiss {
     pub attainment: Option<f64>,
     /// Every bound of the goal, each by itself.
     pub bounds: Vec<BoundReached>,
+    /// Why it would not count even if it kept every bound: its planner asked for more GPUs than there may be.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub over_budget: Option<String>,
     /// GPUs that it occupies.
     pub used_gpus: u32,
     /// Every setting by name.
@@ -130,6 +141,9 @@ pub struct NearestMiss {
     /// What the replay showed of each bound.
     #[serde(skip)]
     pub reached: Sla,
+    /// The most GPUs that it was asked to have.
+    #[serde(skip)]
+    pub most_gpus: u64,
 }
 
 /// A bound and what it would have to be.
@@ -157,19 +171,31 @@ impl NearestMiss {
             min_attainment: share,
             attainment: metric(&whole.metrics, "attainment"),
             bounds: bounds.collect(),
+            over_budget: None,
             used_gpus: trial.used_gpus,
             config: trial.config,
             metrics: whole.metrics,
             scenario: (*trial.scenario).clone(),
             evaluation: trial.evaluation,
             reached: whole.reached,
+            most_gpus: whole.most_gpus,
         }
+    }
+
+    fn within(self, gpu_budget: u32) -> Self {
+        Self { over_budget: over_budget(self.most_gpus, gpu_budget), ..self }
     }
 
     /// What it was made of, so that it can be made again.
     pub fn whole(&self) -> WholeReplay {
-        WholeReplay { metrics: self.metrics.clone(), reached: self.reached }
+        WholeReplay { metrics: self.metrics.clone(), reached: self.reached, most_gpus: self.most_gpus }
     }
+}
+
+/// Why a deployment that was asked to have so many GPUs does not count.
+pub(super) fn over_budget(most_gpus: u64, gpu_budget: u32) -> Option<String> {
+    (most_gpus > u64::from(gpu_budget))
+        .then(|| format!("its planner asked for {most_gpus} GPUs, over search_space.gpu_budget {gpu_budget}"))
 }
 
 fn as_in_its_file<S: Serializer>(scenario: &Scenario, serializer: S) -> Result<S::Ok, S::Error> {

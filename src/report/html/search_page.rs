@@ -132,9 +132,10 @@ fn nearest(result: &Value) -> Option<Section> {
     };
     let percent = |share: &Value| share.as_f64().map_or("-".into(), |share| figure(share * 100.0));
     let least = percent(&nearest["min_attainment"]);
+    let over_budget = nearest.get("over_budget").map_or_else(String::new, |why| format!("; {}", shown(why)));
     Some(Section::Table {
         heading: format!(
-            "Nothing counts; nearest came one with {} % of {least} % attainment",
+            "Nothing counts; nearest came one with {} % of {least} % attainment{over_budget}",
             percent(&nearest["attainment"])
         ),
         filter: false,

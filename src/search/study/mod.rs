@@ -178,7 +178,7 @@ fn nearest(
 ) -> Option<NearestMiss> {
     let is_over = standings.studies.iter().all(|study| study.end != StudyEnd::Interrupted);
     let near = standings.near.take().filter(|_| is_over && standings.tally.feasible == 0)?;
-    let nearest = near.replayed(&plan.config.goal, &**evaluator);
+    let nearest = near.replayed(&plan.config.goal, plan.config.search_space.gpu_budget, &**evaluator);
     if nearest.is_none() && interrupt.load(Ordering::Relaxed) {
         // What is missing is the end of every study.
         standings.studies.iter_mut().for_each(|study| study.end = StudyEnd::Interrupted);
