@@ -103,5 +103,5 @@ fn shown(text: &str, span: Span) -> Option<String> {
     let column = span.column.saturating_sub(1) as usize;
     let start = line.char_indices().nth(column).map_or(line.len(), |(start, _)| start);
     let marked = text.get(span.start..span.end).and_then(|part| part.lines().next()).unwrap_or_default();
-    excerpt(u64::from(span.line), line.as_bytes(), Some(start..start + marked.trim_end().len()), WIDTH)
+    excerpt(u64::from(span.line.max(1)), line.as_bytes(), Some(start..start + marked.trim_end().len()), WIDTH)
 }

@@ -277,6 +277,15 @@ impl Default for SglangOptions {
     }
 }
 
+impl SglangOptions {
+    /// The defaults of an engine with blocks of so many tokens: a chunk is whole blocks.
+    pub fn of_blocks(block_size: u32) -> Self {
+        let usual = Self::default();
+        let whole_blocks = usual.chunked_prefill_size / block_size * block_size;
+        Self { chunked_prefill_size: whole_blocks.max(block_size), ..usual }
+    }
+}
+
 /// Order of an SGLang-like waiting queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]

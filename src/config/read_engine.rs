@@ -161,8 +161,8 @@ fn read_engine(section: &Section<'_>, sized_by_model: bool, dp_size: u32) -> Eng
             .float("gpu_memory_utilization", Limit::PositiveShare)
             .or(defaults.gpu_memory_utilization),
         sglang: section
-            .section("sglang", |sglang| read_sglang(sglang, block_size))
-            .or_else(SglangOptions::default),
+            .section("sglang", |sglang| read_sglang(sglang, backend, block_size))
+            .or_else(|| default_sglang(backend, block_size)),
         ..defaults
     };
     let engine = with_capacity(engine, num_gpu_blocks, sized_by_model);
@@ -198,8 +198,16 @@ fn speedup(section: &Section<'_>, key: &'static str) -> f64 {
     if ratio == 0.0 { 1.0 } else { ratio }
 }
 
-fn read_sglang(section: &Section<'_>, block_size: u32) -> SglangOptions {
-    let defaults = SglangOptions::default();
+/// With other backends the size of their blocks means nothing to these options.
+fn default_sglang(backend: Backend, block_size: u32) -> SglangOptions {
+    match backend {
+        Backend::Sglang => SglangOptions::of_blocks(block_size),
+        Backend::Vllm | Backend::Trtllm => SglangOptions::default(),
+    }
+}
+
+fn read_sglang(section: &Section<'_>, backend: Backend, block_size: u32) -> SglangOptions {
+    let defaults = default_sglang(backend, block_size);
     let options = SglangOptions {
         schedule_policy: section.choice("schedule_policy").or(defaults.schedule_policy),
         max_prefill_tokens: section

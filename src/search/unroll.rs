@@ -14,7 +14,7 @@ use super::{layout, profile};
 use crate::config::presets::{ScalingPolicy, ScalingSettings};
 use crate::config::scenario::{
     BACKEND_SCHEDULER, BUILTIN_PLANNER, Backend, CapacitySource, Deployment, DeploymentMode, EngineOptions,
-    KvTransfer, PolicyConfig, Pool, Scenario, TimingConfig, WorkloadSource,
+    KvTransfer, PolicyConfig, Pool, Scenario, SglangOptions, TimingConfig, WorkloadSource,
 };
 use crate::config::search::{LoadShape, Shape};
 use crate::report::record;
@@ -216,6 +216,9 @@ impl Branch {
         let RolePlan { role, shape, blocks } = plan;
         let mut engine = EngineOptions::for_backend(placement.backend);
         engine.block_size = role.block_size(space);
+        if engine.backend == Backend::Sglang {
+            engine.sglang = SglangOptions::of_blocks(engine.block_size);
+        }
         engine.gpu_memory_utilization = role.gpu_memory_utilization(space);
         engine.enable_prefix_caching = role.enable_prefix_caching(space);
         engine.max_num_batched_tokens = Some(self.batch_choice(point, role.batched_tokens_knob()));

@@ -148,6 +148,17 @@ fn options_without_effect_are_refused() {
 }
 
 #[test]
+fn chunks_of_sglang_are_whole_blocks_unless_given() {
+    let chunk = |engine: &str| {
+        agg(&[&format!("deployment.agg.engine={{{engine}}}")]).engine.sglang.chunked_prefill_size
+    };
+    assert_eq!(chunk("backend: sglang"), 8192);
+    assert_eq!(chunk("backend: sglang, block_size: 48"), 170 * 48);
+    assert_eq!(chunk("backend: sglang, block_size: 10000, sglang: {schedule_policy: lpm}"), 10_000);
+    assert_eq!(chunk("block_size: 48"), 8192, "another engine does not go by it");
+}
+
+#[test]
 fn timing_has_the_keys_of_its_model() {
     let fixed = agg(&["deployment.agg.timing={model: fixed, prefill_ms: 10, decode_ms: 2.5}"]);
     assert_eq!(fixed.timing, TimingConfig::Fixed { prefill_ms: 10.0, decode_ms: 2.5 });

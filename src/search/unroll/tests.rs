@@ -63,6 +63,20 @@ fn planners_are_told_what_the_search_chooses() {
     assert_eq!((fixed.planner, fixed.agg.unwrap().startup_time_s), (None, 0.0));
 }
 
+/// What is written of a candidate is read again.
+#[test]
+fn chunks_of_sglang_are_whole_blocks() {
+    let chunk = |backend| {
+        let mut config = config();
+        config.search_space.backend = vec![backend];
+        config.search_space.agg_block_size = 48;
+        let branch = plan(config).branches.remove(0);
+        branch.unroll(&branch.space.point(0)).unwrap().scenario.deployment.agg.unwrap().engine.sglang
+    };
+    assert_eq!(chunk(Backend::Sglang).chunked_prefill_size, 170 * 48);
+    assert_eq!(chunk(Backend::Vllm), SglangOptions::default());
+}
+
 /// The first points of the canonical order use the first router with each of its weights, the last use the other.
 fn first_and_last(branch: &Branch) -> [Unrolled; 2] {
     [0, branch.space.size() - 1].map(|index| branch.unroll(&branch.space.point(index)).unwrap())
