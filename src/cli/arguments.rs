@@ -83,6 +83,9 @@ pub(super) enum Command {
     /// Replay one deployment and print its figures
     Replay(ReplayArguments),
     /// Validate a file and print its resolved configuration, with every default
+    ///
+    /// Relative paths in what is printed start from the folder of FILE: it belongs beside FILE, and finds nothing, or something
+    /// else, from another folder.
     Check(CheckArguments),
     /// Look into traces, or make them
     #[command(subcommand)]

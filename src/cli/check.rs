@@ -6,6 +6,7 @@ use super::arguments::{CheckArguments, Format};
 use super::console::Console;
 use super::failure::{Failure, Status};
 use super::input::load_document;
+use super::overwrite;
 use super::prepare;
 use super::search::notice;
 use crate::config::{Document, Loaded};
@@ -31,8 +32,20 @@ pub(super) fn run(
     // Paths as the file itself would have to give them, so that the text can stand beside it.
     let document = document.with_paths_from(arguments.file.parent().unwrap_or(Path::new("")));
     match console.format() {
-        Format::Text => Console::print(&document.to_yaml())?,
+        Format::Text => Console::print(&(remark(&document) + &document.to_yaml()))?,
         Format::Json => Console::print_json(&document.to_json())?,
     }
     Ok(Status::Success)
+}
+
+/// Where the text can stand, if that matters.
+fn remark(document: &Document) -> String {
+    let files = overwrite::inputs(Path::new(""), document);
+    // The first is the document itself.
+    let is_bound = files.iter().skip(1).any(|(_, path)| path.is_relative());
+    if is_bound {
+        "# Paths start from the folder of the file that was checked.\n".into()
+    } else {
+        String::new()
+    }
 }

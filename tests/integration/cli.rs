@@ -97,6 +97,34 @@ fn check_prints_a_configuration_that_reads_back_as_itself() {
 }
 
 #[test]
+fn check_says_where_its_paths_start() {
+    let place = Workplace::with(
+        "folder/given.yaml",
+        &SCENARIO.replace(
+            "{isl: 500, osl: 20, concurrency: 4, num_request_ratio: 10}",
+            "{trace_path: ../t.jsonl}",
+        ),
+    );
+    place.write("t.jsonl", "{\"timestamp\": 0, \"input_length\": 5, \"output_length\": 2}\n");
+    let resolved = place.run(&["check", "folder/given.yaml"]).ending(0).stdout;
+    assert!(
+        resolved.starts_with("# Paths start from the folder of the file that was checked.\nseed: "),
+        "{resolved}"
+    );
+    assert!(resolved.contains("trace_path: ../t.jsonl"), "{resolved}");
+    place.write("folder/resolved.yaml", &resolved);
+    assert_eq!(place.run(&["check", "folder/resolved.yaml"]).ending(0).stdout, resolved);
+    // Nothing is said where no path depends on the folder.
+    let here = place.path("t.jsonl").display().to_string();
+    place.write("folder/given.yaml", &place.read("folder/given.yaml").replace("../t.jsonl", &here));
+    let resolved = place.run(&["check", "folder/given.yaml"]).ending(0).stdout;
+    assert!(resolved.starts_with("seed: "), "{resolved}");
+    place.write("elsewhere.yaml", &resolved);
+    assert_eq!(place.run(&["check", "elsewhere.yaml"]).ending(0).stdout, resolved);
+    assert!(place.run(&["check", "--help"]).ending(0).stdout.contains("start from the folder of FILE"));
+}
+
+#[test]
 fn check_makes_the_policies() {
     let place = Workplace::with("scenario.yaml", &SCENARIO.replace("kv_router", "kv_ruoter"));
     place.run(&["check", "scenario.yaml"]).refusing(&["scenario.yaml:3", "kv_ruoter", "kv_router"]);

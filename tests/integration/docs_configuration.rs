@@ -26,7 +26,8 @@ completes and checks keys while you type.
 - A key that cannot act where it stands is refused, unless it says what would be so anyway. Where the reference takes such a
   key without a word, a note says that it has no effect.
 - `spica check FILE` prints a file with every default filled in, and refuses whatever a run would refuse before it starts:
-  traces and tables that are missing or wrong, policies that nobody knows, layouts that cannot be.
+  traces and tables that are missing or wrong, policies that nobody knows, layouts that cannot be. Relative paths in what it
+  prints start from the folder of FILE, so that is where it belongs.
 - Policies (routers, planners, schedulers, samplers) take fields of their own beside `policy`: see [extending.md](extending.md).
 ";
 
