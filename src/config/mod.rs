@@ -22,6 +22,7 @@ mod read_scenario;
 mod read_search;
 mod read_timing;
 mod read_workload;
+mod read_workload_parts;
 mod reader;
 pub mod scenario;
 pub mod schema;

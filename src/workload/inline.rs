@@ -5,8 +5,9 @@
 
 use rustc_hash::FxHashMap;
 
-use super::assembly::{Assembly, Chunks, Draft, Ending, Fields, InputKind, Pacing};
+use super::assembly::{Assembly, Chunks, Draft, Ending, Fields, InputKind};
 use super::interner::Interner;
+use super::pacing::Pacing;
 use super::problem::{Ledger, Place, Problems, WorkloadErrors};
 use super::{Loaded, Prompt};
 use crate::config::scenario::InlineRequest;

@@ -12,6 +12,7 @@ mod input;
 mod interner;
 mod load;
 pub mod mooncake;
+mod pacing;
 pub mod prefix;
 mod problem;
 mod random;
@@ -19,9 +20,9 @@ pub mod stats;
 mod suspicion;
 pub mod synthetic;
 
-pub use assembly::Pacing;
 pub use input::unpacked;
 pub use load::{Loaded, load};
+pub use pacing::Pacing;
 pub use problem::{Place, Problem, Warning, WorkloadErrors};
 
 use crate::simulation::{SimDuration, SimTime};

@@ -6,7 +6,7 @@
 use rand::SeedableRng;
 use rand_chacha::ChaCha12Rng;
 
-use super::assembly::Pacing;
+use super::pacing::Pacing;
 use super::problem::{Place, Problems, WorkloadErrors};
 use super::random::Draws;
 use super::{InputTally, Loaded, Prompt, Request, RequestId, Workload};
