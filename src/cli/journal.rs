@@ -84,9 +84,9 @@ pub(super) fn resume(
 
 /// Writes down what the trials of a journal that has just begun are trials of.
 fn keep_configuration(folder: &OutputFolder, config: &SmartSearchConfig) -> Result<(), Failure> {
-    let name = if folder.file(NEXT_TRIALS).exists() { NEXT_CONFIG } else { CONFIG };
     let text = configuration_text(config, folder.path());
-    write_atomically(&folder.file(name), |out| out.write_all(text.as_bytes())).map_err(Failure::run)
+    let path = folder.file(configuration_name(folder.path()));
+    write_atomically(&path, |out| out.write_all(text.as_bytes())).map_err(Failure::run)
 }
 
 /// Puts the configuration of an answer beside it.
@@ -100,18 +100,22 @@ pub(super) fn write_configuration(
     Ok(())
 }
 
+/// Where the configuration is of the trials that a search would go on from.
+fn configuration_name(folder: &Path) -> &'static str {
+    if folder.join(NEXT_TRIALS).exists() { NEXT_CONFIG } else { CONFIG }
+}
+
 fn configuration_text(config: &SmartSearchConfig, folder: &Path) -> String {
     CONFIG_HEADER.to_owned() + &config.with_paths_from(folder).to_yaml()
 }
 
 /// Where a configuration is another than that of the trials in a folder, in words; nothing if that is not known.
 pub(super) fn changes_since(folder: &Path, config: &SmartSearchConfig) -> Option<String> {
-    let names = [NEXT_CONFIG, CONFIG].map(|name| folder.join(name));
-    let earlier = names.iter().find(|path| path.exists())?;
-    let Document::Search(earlier) = run::read_document(earlier, &[]).ok()?.document else { return None };
+    let earlier = folder.join(configuration_name(folder));
+    let Document::Search(earlier) = run::read_document(&earlier, &[]).ok()?.document else { return None };
     let changes = changes(&earlier.to_json(), &config.to_json());
     Some(if changes.is_empty() {
-        "the configuration is the same but for where its files are".to_owned()
+        "the configuration has not (paths of files apart)".to_owned()
     } else {
         format!("in the configuration, {changes}")
     })

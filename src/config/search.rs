@@ -73,7 +73,8 @@ pub struct SearchSpace {
     /// Seconds a worker that is added later takes to start; instantly when absent.
     #[schemars(range(min = 0.0))]
     pub startup_time: Option<f64>,
-    /// Schedulers to try, for the workers of all roles: `backend` is that of each backend, the others are registered engines.
+    /// Schedulers to try, for the workers of all roles: `backend` is that of each backend, the others are registered
+    /// engines. A mode in which one cannot serve goes without it.
     #[serde(serialize_with = "PolicyConfig::serialize_briefly", skip_serializing_if = "is_of_backends")]
     pub scheduler: Vec<PolicyConfig>,
     /// Draft tokens per step of speculative decoding.

@@ -62,7 +62,7 @@ fn a_killed_search_goes_on_where_it_stopped() {
         assert_eq!(config, place.read("whole/config.yaml"));
         let (header, _) = config.split_once('\n').unwrap();
         place.write("out/config.yaml", &config.replace("isl: 600", "isl: 601"));
-        other("workload.isl=601", "; the configuration is the same but for where its files are");
+        other("workload.isl=601", "; the configuration has not (paths of files apart)");
         place.write("out/config.yaml", &format!("{header}\nno configuration"));
         other("workload.isl=601", "the version of the program has changed");
     }

@@ -2,9 +2,9 @@ use serde_json::json;
 
 use super::*;
 use crate::config::presets::SCALING_POLICIES;
-use crate::config::scenario::Sla;
+use crate::config::scenario::{MixedPasses, Sla, UnevenPrompts};
 use crate::config::search::{KvLoadRatio, OptimizationTarget};
-use crate::search::test_support::{config, plan};
+use crate::search::test_support::{config, plan, profiled};
 
 fn branch() -> Branch {
     plan(config()).branches.remove(0)
@@ -170,4 +170,34 @@ fn a_range_of_loads_is_a_knob_of_even_steps() {
     let fits = last.config["kv_load_concurrency_capacity"].as_f64().unwrap();
     let concurrency = last.scenario.workload.concurrency.map(f64::from);
     assert_eq!(concurrency, Some((0.6 * fits).trunc()));
+}
+
+#[test]
+fn what_passes_pay_is_said_where_prompts_are_computed() {
+    let pools = |mixed_passes| {
+        let mut config = profiled("MiniMaxAI/MiniMax-M2.5", "b200_sxm", DeploymentMode::Disagg, 8);
+        match &mut config.search_space.timing {
+            TimingConfig::Profile(profile) => profile.of.mixed_passes = mixed_passes,
+            other => panic!("{other:?} is no profile"),
+        }
+        let branch = plan(config).branches.remove(0);
+        let first = branch.unroll(&branch.space.point(0)).unwrap();
+        let deployment = &first.scenario.deployment;
+        let pays = |pool: &Option<Pool>| {
+            let priced = pool.as_ref().unwrap().timing.priced().unwrap();
+            (priced.mixed_passes, priced.uneven_prompts)
+        };
+        (pays(&deployment.prefill), pays(&deployment.decode), first.key())
+    };
+    let (prefill, decode, key) = pools(None);
+    assert_eq!(prefill, (Some(MixedPasses::Shared), Some(UnevenPrompts::Each)));
+    assert_eq!(decode, (None, None), "they compute no prompts");
+    assert_eq!(
+        pools(Some(MixedPasses::Shared)).2,
+        key,
+        "saying what would be so anyway is no other evaluation"
+    );
+    let (prefill, _, other) = pools(Some(MixedPasses::Summed));
+    assert_eq!(prefill, (Some(MixedPasses::Summed), Some(UnevenPrompts::Mean)));
+    assert_ne!(other, key);
 }
