@@ -109,7 +109,8 @@ impl Budget {
         let wanted = if total == 0 {
             (min_gpus / 2.0 / gpus_p).ceil()
         } else {
-            (f64::from(p) * min_gpus / total as f64).ceil()
+            // The quotient comes first, as in the reference: what is just above a whole number counts as more.
+            (f64::from(p) * (min_gpus / total as f64)).ceil()
         };
         let more_p = prefill.min.max(wanted as u32);
         let rest = min_gpus - f64::from(more_p) * gpus_p;
@@ -269,6 +270,9 @@ mod tests {
         assert_eq!(budget.clamp_pair(pools, [5, 2]), [6, 2]);
         let room = Budget { min: Some(57), max: Some(65) };
         assert_eq!(room.clamp_pair(pools, [5, 2]), [7, 2]);
+        // 7 x (58 / 14) is 29 and a trifle.
+        let narrow = Budget { min: Some(58), max: Some(58) };
+        assert_eq!(narrow.clamp_pair([pool(1), pool(1)], [7, 7]), [30, 28]);
         // Decode has to grow too, and there is no room for that: nothing can be done.
         let wide = Budget { min: Some(20), max: Some(20) };
         assert_eq!(wide.clamp_pair([pool(4), pool(9)], [1, 0]), [1, 0]);
