@@ -70,20 +70,21 @@ impl<'a> Finder<'a> {
     /// A model or a GPU that is not known, where the search cannot do without.
     pub(super) fn new(space: &'a SearchSpace, catalogue: &'a Catalogue) -> Result<Self, Vec<Refusal>> {
         let names = ProfileNames::of(space).unwrap_or_else(|| ProfileNames::estimated(space));
-        let sizes_caches = memory::sizes_caches(space);
+        // Every profile is of a model and a GPU that are known.
+        let names_count = memory::sizes_caches(space) || ProfileNames::of(space).is_some();
         let mut refusals = Vec::new();
         let model = catalogue.model(names.model_name);
         let model = match model {
             Ok(facts) => Some(facts),
             Err(error) => {
-                if sizes_caches || space.parallel_configs.is_empty() {
+                if names_count || space.parallel_configs.is_empty() {
                     let message = format!("{error}; or give its config.json under `facts.models`");
                     refusals.push(Refusal::new("search_space.model_name", message));
                 }
                 None
             }
         };
-        if sizes_caches && let Err(error) = catalogue.hardware(names.hardware_sku) {
+        if names_count && let Err(error) = catalogue.hardware(names.hardware_sku) {
             let message = format!("{error}; or give a file of its data sheet under `facts.hardware`");
             refusals.push(Refusal::new("search_space.hardware_sku", message));
         }
@@ -365,10 +366,17 @@ mod tests {
     #[test]
     fn names_that_nobody_knows_are_refused_with_the_nearest() {
         let unknown = profiled("Qwen/Qwen3-33B", "h20_sxm", Agg, 8);
-        let refused = refusals(unknown);
-        assert_eq!(refused.len(), 2, "{refused:?}");
-        assert!(refused[0].message.contains("similar first: Qwen/Qwen3-32B"), "{refused:?}");
-        assert!(refused[1].message.contains("similar first: h200_sxm"), "{refused:?}");
+        // Neither blocks nor layouts that are given make a profile of a model that there is not.
+        let mut given = unknown.clone();
+        given.search_space.num_gpu_blocks = Some(1000);
+        let shape = Shape { tp: 1, attention_dp: 1, moe_tp: 1, moe_ep: 1, pp: 1, replicas: 2 };
+        given.search_space.parallel_configs = vec![ParallelConfig::Agg(shape)];
+        for config in [unknown, given] {
+            let refused = refusals(config);
+            assert_eq!(refused.len(), 2, "{refused:?}");
+            assert!(refused[0].message.contains("similar first: Qwen/Qwen3-32B"), "{refused:?}");
+            assert!(refused[1].message.contains("similar first: h200_sxm"), "{refused:?}");
+        }
     }
 
     #[test]
