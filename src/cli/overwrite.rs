@@ -58,7 +58,9 @@ pub(super) fn refuse(inputs: &[RunFile], outputs: &[RunFile]) -> Result<(), Fail
         let (path, (option, name)) = (real(&output.1), output);
         let name = name.display();
         if let Some((_, (what, _))) = inputs.iter().find(|(input, _)| *input == path) {
-            problems.push(format!("{option}: {name} would be written over, and it is read: it is {what}"));
+            problems.push(format!(
+                "{option}: {name} would be written over, and it is read: it is {what}; write to another place"
+            ));
         } else if let Some((_, (other, _))) = seen.iter().find(|(other, _)| *other == path) {
             problems.push(format!("{option}: {name} is written by {other} too; give another name"));
         }

@@ -279,8 +279,12 @@ fn nothing_is_written_over_what_is_read() {
     std::fs::copy(place.path("search.yaml"), place.path("config.yaml")).unwrap();
     let shard =
         ["search", "shard", "config.yaml", "--set=sweep.sampler=halton", "--index=0", "--of=1", "--resume"];
+    place.run(&[&shard[..], &["--output-dir", "."]].concat()).refusing(&[
+        "--output-dir: ./config.yaml would be written over",
+        "it is the configuration; write to another place",
+    ]);
     place
-        .run(&[&shard[..], &["--output-dir", "."]].concat())
+        .run(&["search", "config.yaml", "--output-dir", "."])
         .refusing(&["--output-dir: ./config.yaml would be written over", "it is the configuration"]);
     for (name, bytes) in before {
         assert_eq!(std::fs::read(place.path(&name)).unwrap(), bytes, "{name}");
