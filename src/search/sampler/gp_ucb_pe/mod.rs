@@ -12,6 +12,7 @@
 
 mod acquisition;
 mod constraints;
+mod frontier;
 mod kernel;
 mod minimise;
 mod pool;
@@ -25,7 +26,7 @@ use std::sync::Arc;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use self::acquisition::{Outlook, Scalarisation, upper_bounds};
+use self::acquisition::{Outlook, upper_bound};
 use self::constraints::constraints;
 use self::pool::Pool;
 use self::process::{Beliefs, Evidence, Process};
@@ -213,7 +214,7 @@ impl GpUcbPe {
         nearest.sort_by(|left, right| right.1.total_cmp(&left.1));
         let best: Vec<Point> =
             nearest.iter().take(pool::STARTS).map(|(place, _)| self.points[*place].clone()).collect();
-        let hope = |beliefs: &[Beliefs], point: usize| upper_bounds(beliefs, point)[0];
+        let hope = |beliefs: &[Beliefs], point: usize| upper_bound(&beliefs[0], point);
         let mut pool = self.pool(&processes, &best, hope);
         pool.choose_pending(&self.encoding, &processes, self.pending.iter().cloned().collect());
         let mut batch = Vec::with_capacity(count);
@@ -229,11 +230,10 @@ impl GpUcbPe {
 
     /// What points are worth, seen from the feasible observations.
     fn outlook(&mut self, model: &Model) -> Outlook {
-        let scalarisation = Scalarisation::new(&model.labels, &mut self.stream);
         let feasible = self.feasible_features();
         let beliefs: Vec<Beliefs> =
             model.processes[..model.objectives].iter().map(|process| process.beliefs(&feasible)).collect();
-        Outlook::new(&model.labels, scalarisation, &beliefs, model.thresholds.clone())
+        Outlook::new(&model.labels, &beliefs, model.thresholds.clone(), &mut self.stream)
     }
 
     /// What was tried, and which settings made a difference. That two points do not count is no result unless it is known by

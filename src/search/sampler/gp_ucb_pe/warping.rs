@@ -2,41 +2,27 @@
 
 /// Spread of the logarithmic bend.
 const BEND: f64 = 1.5;
+/// How far below the median a figure may lie, in distances from there to the best.
+const FARTHEST: f64 = 3.0;
 
 /// The labels of one objective's figures.
 ///
-/// The worse half is replaced by the quantiles of a normal distribution as wide as the better half, so that outliers lose
-/// their weight but not their order; then differences near the best are stretched and all labels brought between -1/2
-/// and 1/2, and moved so that their mean is 0.
+/// Figures that lie further below the median than three times as far as the best lies above it are raised to there, so that
+/// outliers lose their weight (unless more than half are as good as the best); then differences near the best are stretched and all labels brought between -1/2 and 1/2,
+/// and moved so that their mean is 0.
 pub(super) fn labels(figures: &[f64]) -> Vec<f64> {
-    let warped = stretch_the_best(&rank_the_worse_half(figures));
+    let warped = stretch_the_best(&raise_outliers(figures));
     let mean = warped.iter().sum::<f64>() / warped.len().max(1) as f64;
     warped.into_iter().map(|label| label - mean).collect()
 }
 
-fn rank_the_worse_half(figures: &[f64]) -> Vec<f64> {
+fn raise_outliers(figures: &[f64]) -> Vec<f64> {
     let mut sorted = figures.to_vec();
     sorted.sort_by(f64::total_cmp);
-    let count = sorted.len();
-    if count < 2 {
-        return figures.to_vec();
-    }
+    let (Some(best), count) = (sorted.last(), sorted.len()) else { return Vec::new() };
     let median = f64::midpoint(sorted[(count - 1) / 2], sorted[count / 2]);
-    let better: Vec<f64> = sorted.iter().copied().filter(|&figure| figure >= median).collect();
-    let squares: f64 = better.iter().map(|figure| (figure - median) * (figure - median)).sum();
-    let mut spread = libm::sqrt(squares / better.len() as f64);
-    if spread == 0.0 {
-        spread = if median > sorted[0] { median - sorted[0] } else { 1.0 };
-    }
-    let rank = |figure: f64| {
-        let below = sorted.partition_point(|&other| other < figure);
-        let up_to = sorted.partition_point(|&other| other <= figure);
-        (below + up_to) as f64 / 2.0
-    };
-    let warp = |&figure: &f64| {
-        if figure >= median { figure } else { median + spread * normal_quantile(rank(figure) / count as f64) }
-    };
-    figures.iter().map(warp).collect()
+    let least = if *best > median { median - FARTHEST * (best - median) } else { f64::NEG_INFINITY };
+    figures.iter().map(|figure| figure.max(least)).collect()
 }
 
 fn stretch_the_best(figures: &[f64]) -> Vec<f64> {
@@ -53,7 +39,7 @@ fn stretch_the_best(figures: &[f64]) -> Vec<f64> {
 }
 
 /// Below which value a standard normal variable is with this probability, by bisection.
-fn normal_quantile(probability: f64) -> f64 {
+pub(super) fn normal_quantile(probability: f64) -> f64 {
     let (mut low, mut high) = (-40.0, 40.0);
     for _ in 0..80 {
         let middle = f64::midpoint(low, high);
@@ -86,13 +72,12 @@ mod tests {
     }
 
     #[test]
-    fn the_worse_half_is_ranked() {
-        // Median 3, spread of the better half sqrt((0 + 1 + 4) / 3); ranks 1/2 and 3/2 of 5.
-        let warped = rank_the_worse_half(&[5.0, 3.0, -1e9, 4.0, 2.9]);
-        assert_near(&warped, &WARPED);
+    fn outliers_are_raised_and_the_others_stay() {
+        // Median 3, the best 2 above it.
+        assert_eq!(raise_outliers(&[5.0, 3.0, -1e9, 4.0, -2.9]), [5.0, 3.0, -3.0, 4.0, -2.9]);
+        assert_eq!(raise_outliers(&[2.0, 2.0, 1.0]), [2.0, 2.0, 1.0], "nothing is above the median");
+        assert_eq!(raise_outliers(&[1.0, 4.0]), [1.0, 4.0]);
     }
-
-    const WARPED: [f64; 5] = [5.0, 3.0, 1.345_524_043_113_239_4, 4.0, 2.323_001_849_179_709_3];
 
     #[test]
     fn the_best_are_stretched() {
