@@ -28,7 +28,7 @@ use rand_chacha::ChaCha8Rng;
 
 use self::acquisition::{Outlook, upper_bound};
 use self::constraints::constraints;
-use self::pool::Pool;
+use self::pool::{Among, Pool};
 use self::process::{Beliefs, Evidence, Process};
 use self::twins::Twins;
 use super::encoding::{Encoding, Features};
@@ -44,6 +44,8 @@ const FIRST_POINTS: usize = 8;
 const AFRESH: f64 = 1.5;
 /// How often the first point of a batch explores instead.
 const EXPLORE_FIRST: f64 = 0.1;
+/// How often a hopeful point is one that differs in a single thing from one of the best.
+const STAY_NEAR: f64 = 0.5;
 /// How often a later point of a batch is the most hopeful one instead.
 const EXPLOIT_LATER: f64 = 0.5;
 /// The same where there are several objectives: many points of a frontier are worth following.
@@ -80,9 +82,9 @@ struct Model {
     thresholds: Vec<f64>,
 }
 
-/// What was chosen from a pool.
+/// What is chosen from a pool.
 enum Choice {
-    MostHopeful,
+    MostHopeful(Among),
     LeastKnown,
 }
 
@@ -173,18 +175,25 @@ impl GpUcbPe {
         let later = if self.has_frontier() { EXPLOIT_LATER_ON_FRONTIERS } else { EXPLOIT_LATER };
         let mut batch = Vec::with_capacity(count);
         while batch.len() < count {
-            let switches = self.stream.random_bool(if batch.is_empty() { EXPLORE_FIRST } else { later });
-            let choice = if batch.is_empty() == switches { Choice::LeastKnown } else { Choice::MostHopeful };
-            let chosen = pool.best(|beliefs, point| match choice {
-                Choice::MostHopeful => outlook.hope(beliefs, point),
-                Choice::LeastKnown => outlook.exploration(beliefs, point),
-            });
+            let chosen = match self.choice(batch.is_empty(), later) {
+                Choice::MostHopeful(among) => pool.best(among, |beliefs, point| outlook.hope(beliefs, point)),
+                Choice::LeastKnown => {
+                    pool.best(Among::All, |beliefs, point| outlook.exploration(beliefs, point))
+                }
+            };
             let Some(chosen) = chosen else { break };
             let point = pool.choose(chosen, &model.processes);
             self.first.dealer().take(&point);
             batch.push(point);
         }
         Some(batch)
+    }
+
+    /// What the next point of a batch is to be.
+    fn choice(&mut self, is_first: bool, exploit_later: f64) -> Choice {
+        let switches = self.stream.random_bool(if is_first { EXPLORE_FIRST } else { exploit_later });
+        let among = if self.stream.random_bool(STAY_NEAR) { Among::Near } else { Among::All };
+        if is_first == switches { Choice::LeastKnown } else { Choice::MostHopeful(among) }
     }
 
     /// The best feasible observations.
@@ -219,7 +228,7 @@ impl GpUcbPe {
         pool.choose_pending(&self.encoding, &processes, self.pending.iter().cloned().collect());
         let mut batch = Vec::with_capacity(count);
         while batch.len() < count
-            && let Some(chosen) = pool.best(hope)
+            && let Some(chosen) = pool.best(Among::All, hope)
         {
             let point = pool.choose(chosen, &processes);
             self.first.dealer().take(&point);
@@ -253,19 +262,19 @@ impl GpUcbPe {
         best: &[Point],
         hope: impl Fn(&[Beliefs], usize) -> f64,
     ) -> Pool {
+        let near: Vec<Point> =
+            best.iter().flat_map(|point| pool::neighbours(&self.space, point)).collect();
         let twins = self.twins();
         let dealer = self.first.dealer();
         if self.space.size() <= pool::ALL {
             let all = (0..self.space.size()).map(|index| self.space.point(index));
             let free = all.filter(|point| !dealer.is_taken(point)).collect();
-            return Pool::new(&self.encoding, processes, twins, free);
+            return Pool::new(&self.encoding, processes, twins, free, near);
         }
         let mut points = pool::random_points(&self.space, dealer, &mut self.stream);
-        for point in best {
-            points.extend(pool::neighbours(&self.space, point));
-        }
+        points.extend(near.iter().cloned());
         points.retain(|point| !dealer.is_taken(point));
-        let mut pool = Pool::new(&self.encoding, processes, twins, points);
+        let mut pool = Pool::new(&self.encoding, processes, twins, points, near);
         for _ in 0..pool::CLIMBS {
             let around = pool.top(pool::STARTS, &hope);
             let mut more: Vec<Point> =

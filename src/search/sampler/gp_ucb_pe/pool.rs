@@ -21,11 +21,21 @@ pub(super) const STARTS: usize = 4;
 /// How often the surroundings of the most promising points are looked at.
 pub(super) const CLIMBS: usize = 3;
 
+/// Which points of a pool are looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Among {
+    All,
+    /// Those that differ in one thing from one of the best observations; all, if there is none.
+    Near,
+}
+
 /// Different points of a space, all free, and what each objective's process believes of them.
 pub(super) struct Pool {
     points: Vec<Point>,
     features: Vec<Features>,
     members: FxHashSet<Point>,
+    /// What differs in one thing from one of the best observations.
+    near: FxHashSet<Point>,
     beliefs: Vec<Beliefs>,
     chosen: Vec<bool>,
     /// What was tried or chosen, and for each point whether it is a copy of some of that.
@@ -34,11 +44,19 @@ pub(super) struct Pool {
 }
 
 impl Pool {
-    pub(super) fn new(encoding: &Encoding, processes: &[Process], twins: Twins, points: Vec<Point>) -> Self {
+    /// A pool of these points, of which those are `near` that differ in one thing from one of the best observations.
+    pub(super) fn new(
+        encoding: &Encoding,
+        processes: &[Process],
+        twins: Twins,
+        points: Vec<Point>,
+        near: Vec<Point>,
+    ) -> Self {
         let mut pool = Self {
             points: Vec::new(),
             features: Vec::new(),
             members: FxHashSet::default(),
+            near: near.into_iter().collect(),
             beliefs: processes.iter().map(|process| process.beliefs(&[])).collect(),
             chosen: Vec::new(),
             twins,
@@ -72,8 +90,11 @@ impl Pool {
 
     /// The place of the point that is worth most, the first of equals; `None` when all were chosen. A copy of what was tried
     /// comes only when there is nothing else.
-    pub(super) fn best(&self, worth: impl Fn(&[Beliefs], usize) -> f64) -> Option<usize> {
-        self.best_of(&worth, |place| !self.are_twins[place]).or_else(|| self.best_of(&worth, |_| true))
+    pub(super) fn best(&self, among: Among, worth: impl Fn(&[Beliefs], usize) -> f64) -> Option<usize> {
+        let is_new = |place: usize| !self.are_twins[place];
+        let is_near = |place: usize| is_new(place) && self.near.contains(&self.points[place]);
+        let near = (among == Among::Near).then(|| self.best_of(&worth, is_near)).flatten();
+        near.or_else(|| self.best_of(&worth, is_new)).or_else(|| self.best_of(&worth, |_| true))
     }
 
     fn best_of(
@@ -149,7 +170,29 @@ pub(super) fn neighbours(space: &Space, point: &Point) -> Vec<Point> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::search::sampler::encoding;
     use crate::search::space::tests::small_space;
+
+    #[test]
+    fn what_is_near_comes_first_if_that_is_asked_for() {
+        let space = encoding::tests::space();
+        let encoding = Encoding::new(&space, &encoding::tests::placements());
+        let points: Vec<Point> = (0..space.size()).map(|index| space.point(index)).collect();
+        let near = vec![points[1].clone(), points[3].clone()];
+        let twins = Twins::new(&[], &[None::<u32>; 0]);
+        let mut pool = Pool::new(&encoding, &[], twins, points, near);
+        let last = |_: &[Beliefs], place: usize| place as f64;
+        let chosen: Vec<usize> = (0..4)
+            .map(|turn| {
+                let among = if turn == 1 { Among::All } else { Among::Near };
+                let place = pool.best(among, last).unwrap();
+                pool.choose(place, &[]);
+                place
+            })
+            .collect();
+        let all = space.size() as usize;
+        assert_eq!(chosen, [3, all - 1, 1, all - 2]);
+    }
 
     #[test]
     fn neighbours_differ_in_one_thing_that_has_an_effect() {
