@@ -1,11 +1,11 @@
 //! Points that a model of the whole space expects to be good, or knows too little about.
 //!
-//! Batched Bayesian optimisation by upper confidence bounds and pure exploration. Every objective has a Gaussian process
+//! Batched Bayesian optimisation by expected improvement, confidence bounds and pure exploration. Every objective has a Gaussian process
 //! over the knobs ([`process`]), fitted anew for every batch to labels that are robust against outliers ([`warping`]). The
 //! first point of a batch is, most of the time, the most hopeful one; the others are mostly those about which least is known
-//! among all that may still be the best ([`acquisition`]); whatever was chosen earlier in the batch counts as known. Several
-//! objectives are brought together by random hypervolume scalarisation of their upper bounds; of a single one, the expected
-//! improvement does better. What is most likely a copy of a point that was tried comes last ([`twins`]).
+//! among all that may still be the best ([`acquisition`]); whatever was chosen earlier in the batch counts as known. Hope is
+//! the improvement that is expected of a point: of one objective over the best, of several in the hypervolume below their
+//! [`frontier`]. What is most likely a copy of a point that was tried comes last ([`twins`]).
 //!
 //! The inner search is over points of the space itself, so nothing has to be rounded and nothing comes twice: all points of
 //! a small space, and of a large one a random part and what lies around the best.
