@@ -262,8 +262,7 @@ impl GpUcbPe {
         best: &[Point],
         hope: impl Fn(&[Beliefs], usize) -> f64,
     ) -> Pool {
-        let near: Vec<Point> =
-            best.iter().flat_map(|point| pool::neighbours(&self.space, point)).collect();
+        let near: Vec<Point> = best.iter().flat_map(|point| pool::neighbours(&self.space, point)).collect();
         let twins = self.twins();
         let dealer = self.first.dealer();
         if self.space.size() <= pool::ALL {
