@@ -9,12 +9,8 @@ use super::objective::metric;
 use super::refusal::Refusal;
 use super::trial::Evaluation;
 use crate::config::facts::FactFiles;
-use crate::config::presets::{
-    FPM_SAMPLINGS, LOAD_PREDICTORS, LOAD_SENSITIVITIES, SCALING_POLICIES, ScalingPolicy,
-};
-use crate::config::scenario::{
-    BACKEND_SCHEDULER, Backend, DeploymentMode, KvTransfer, PolicyConfig, Scenario, TimingConfig,
-};
+use crate::config::presets::{SCALING_POLICIES, ScalingPolicy};
+use crate::config::scenario::{DeploymentMode, PolicyConfig, Scenario, TimingConfig};
 use crate::config::search::{
     LoadShape, OptimizationGoal, OptimizationTarget, ParallelConfig, SearchSpace, SearchWorkload, Shape,
     SmartSearchConfig, SweepConfig, SyntheticRequests,
@@ -66,55 +62,11 @@ fn search_space() -> SearchSpace {
     let shape = Shape { tp: 4, attention_dp: 1, moe_tp: 1, moe_ep: 1, pp: 1, replicas: 2 };
     SearchSpace {
         deployment_mode: vec![DeploymentMode::Agg],
-        backend: vec![Backend::Vllm],
         parallel_configs: vec![ParallelConfig::Agg(shape)],
-        model_name: "a/model".into(),
-        hardware_sku: "h200_sxm".into(),
-        backend_version: None,
         timing: TimingConfig::Polynomial,
-        num_gpu_blocks: None,
-        gpu_budget: 32,
-        min_gpu_budget: None,
-        min_endpoint: None,
-        context_length: None,
-        startup_time: None,
-        scheduler: vec![PolicyConfig::named(BACKEND_SCHEDULER)],
-        aic_nextn: None,
-        kv_transfer: KvTransfer::default(),
-        prefill_max_num_batched_tokens: vec![8192, 16384, 32768],
         prefill_max_num_seqs: vec![1, 2, 4],
-        prefill_block_size: 64,
-        prefill_gpu_memory_utilization: 0.9,
-        prefill_enable_prefix_caching: true,
-        decode_max_num_batched_tokens: vec![8192],
-        decode_max_num_seqs: vec![256, 512, 1024],
-        decode_block_size: 64,
-        decode_gpu_memory_utilization: 0.9,
-        decode_enable_prefix_caching: false,
-        agg_max_num_batched_tokens: vec![8192, 16384, 32768],
-        agg_max_num_seqs: vec![256, 512, 1024],
-        agg_block_size: 64,
-        agg_gpu_memory_utilization: 0.9,
-        agg_enable_prefix_caching: true,
-        num_g2_blocks: 0,
-        kv_bytes_per_token: None,
-        bandwidth_g1_to_g2_gbps: None,
-        bandwidth_g2_to_g1_gbps: None,
-        offload_batch_size: None,
-        router_mode: vec![PolicyConfig::named("kv_router"), PolicyConfig::named("round_robin")],
-        overlap_score_credit: vec![0.0, 0.5, 1.0],
-        prefill_load_scale: vec![0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0],
-        router_temperature: vec![0.0, 0.2, 0.5, 1.0],
-        host_cache_hit_weight: vec![0.5, 0.75, 1.0],
-        disk_cache_hit_weight: vec![0.0, 0.25, 0.5],
-        active_decode_blocks_threshold: None,
-        active_prefill_tokens_threshold: None,
-        active_prefill_tokens_threshold_frac: None,
-        no_admission_control: false,
         planner_scaling_policy: vec![ScalingPolicy::Builtin(SCALING_POLICIES[0].clone())],
-        planner_fpm_sampling: FPM_SAMPLINGS.to_vec(),
-        planner_load_sensitivity: LOAD_SENSITIVITIES.to_vec(),
-        load_predictor_candidates: LOAD_PREDICTORS.to_vec(),
+        ..SearchSpace::with_defaults("a/model", "h200_sxm")
     }
 }
 
