@@ -9,11 +9,12 @@ use super::arguments::{ExplainCommand, Format, StrictTiming};
 use super::console::Console;
 use super::failure::{Failure, Status};
 use super::input::load_document;
+use super::names::Kind;
 use super::prepare::{self, ReadyReplay};
 use super::replay::replay_failure;
 use super::results::{
-    apart, candidate, differing, figure, is_frontier, note_unfinished, objectives, search_result, shown,
-    tick_rows,
+    answer, apart, candidate, differing, figure, is_frontier, note_unfinished, objectives, search_result,
+    shown, tick_rows,
 };
 use crate::config::Override;
 use crate::registry::Registry;
@@ -219,6 +220,10 @@ fn explain_tick(folder: &Path, tick: u64) -> Result<Explanation, Failure> {
             "holds no scaling.jsonl: a folder is wanted that a replay with a planner wrote (--output-dir)";
         return Err(Failure::input(format!("{}: {message}", folder.display())));
     };
+    if Kind::Replay.is_cut_off(folder) {
+        // These rows may still be those of the replay before it.
+        answer(folder)?;
+    }
     let Some(row) = rows.iter().find(|row| row["tick"].as_u64() == Some(tick)) else {
         let last = rows.last().map_or_else(|| "none".into(), |row| shown(&row["tick"]));
         return Err(Failure::input(format!("tick {tick}: ticks go from 0 to {last}")));

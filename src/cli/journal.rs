@@ -6,6 +6,7 @@ use std::path::Path;
 
 use super::console::Console;
 use super::failure::Failure;
+use super::lock;
 use super::names::{CONFIG, CONFIG_HEADER, Kind, NEXT_CONFIG, NEXT_TRIALS, TRIALS};
 use super::output::{OutputFolder, Replacement};
 use super::results::changes;
@@ -24,12 +25,15 @@ pub(super) struct Past {
     pub(super) trials: Vec<PastTrial>,
 }
 
-/// Why a search must not begin anew in a folder: it holds the trials of one that never came to an answer.
+/// Why a search must not begin anew in a folder: it holds the trials of one that never came to an answer, or has not yet.
 pub(super) fn unfinished(folder: &Path, kind: Kind) -> Option<Failure> {
     let has_trials = |name: &&str| std::fs::metadata(folder.join(name)).is_ok_and(|file| file.len() > 0);
     let is_answered = folder.join(kind.answer()).exists();
     let names = if is_answered { [NEXT_TRIALS].as_slice() } else { &[NEXT_TRIALS, TRIALS] };
     names.iter().copied().find(|name| has_trials(name)).map(|name| {
+        if let Some(writer) = lock::writer(folder) {
+            return Failure::input(format!("--output-dir {}: {writer} is writing to it", folder.display()));
+        }
         Failure::input(format!(
             "{}: trials of a search that did not finish; --resume goes on with them, and without this file a search begins anew",
             folder.join(name).display()

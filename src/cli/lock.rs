@@ -55,6 +55,12 @@ impl Lock {
     }
 }
 
+/// Who writes to a folder at the moment, if anybody does.
+pub(super) fn writer(folder: &Path) -> Option<String> {
+    let mut file = OpenOptions::new().read(true).write(true).open(folder.join(NAME)).ok()?;
+    matches!(file.try_lock(), Err(TryLockError::WouldBlock)).then(|| holder(&mut file))
+}
+
 impl Drop for Lock {
     fn drop(&mut self) {
         // A file that cannot be removed locks nothing once this process has closed it.
@@ -99,7 +105,9 @@ mod tests {
         let first = Lock::of(folder.path()).unwrap();
         let Err(Unlocked::Held(by)) = Lock::of(folder.path()) else { panic!("it is held") };
         assert!(by.starts_with(&format!("process {} (spica", std::process::id())), "{by}");
+        assert_eq!(writer(folder.path()), Some(by));
         drop(first);
+        assert_eq!(writer(folder.path()), None);
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
         drop(Lock::of(folder.path()).unwrap());
         assert!(matches!(Lock::of(&folder.path().join("absent")), Err(Unlocked::Failed(_))));

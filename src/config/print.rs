@@ -143,11 +143,29 @@ fn rebase_timing(timing: &mut TimingConfig, folder: &Path) {
     }
 }
 
-/// The path that leads from `folder` to where `path` leads from the working directory. An absolute path leads there from anywhere.
-///
-/// Symbolic links are not looked at. Where only the folder is absolute, the working directory decides; where it cannot be told, the
-/// path stays as it is.
+/// The path that leads from `folder` to where `path` leads from the working directory: by names, or an absolute one where a
+/// symbolic link on the way makes names lead elsewhere.
 fn rebased(path: &Path, folder: &Path) -> PathBuf {
+    let by_names = rebased_by_names(path, folder);
+    let leads_to = real(folder).and_then(|folder| tidy(&folder.join(&by_names)).canonicalize().ok());
+    match path.canonicalize() {
+        Ok(wanted) if leads_to.is_none_or(|found| found != wanted) => wanted,
+        _ => by_names,
+    }
+}
+
+/// Where a folder really is, or will be once it is made.
+fn real(folder: &Path) -> Option<PathBuf> {
+    let absolute = std::path::absolute(folder).ok()?;
+    absolute.ancestors().find_map(|above| {
+        let below = absolute.strip_prefix(above).ok()?;
+        Some(above.canonicalize().ok()?.join(below))
+    })
+}
+
+/// The same without a look at the disk. An absolute path leads there from anywhere. Where only the folder is absolute, the
+/// working directory decides; where it cannot be told, the path stays as it is.
+fn rebased_by_names(path: &Path, folder: &Path) -> PathBuf {
     if path.is_absolute() {
         return path.to_owned();
     }
@@ -226,5 +244,26 @@ mod tests {
         assert_eq!(rebased("../a.jsonl", "out"), "../../a.jsonl");
         let folder = std::path::absolute("out").expect("there is a working directory");
         assert_eq!(rebased("a.jsonl", &folder.display().to_string()), "../a.jsonl");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_link_on_the_way_is_followed() {
+        let place = tempfile::tempdir().expect("a folder");
+        let root = place.path().canonicalize().expect("it is there");
+        for folder in ["here", "deep/er/est", "traces"] {
+            std::fs::create_dir_all(root.join(folder)).expect("a folder");
+        }
+        std::fs::write(root.join("traces/a.jsonl"), "").expect("a file");
+        std::os::unix::fs::symlink(root.join("deep/er/est"), root.join("here/out")).expect("a link");
+        let trace = root.join("here/../traces/a.jsonl");
+        // An absolute path stays one; by names it would lead from deep/er/est to deep/traces.
+        assert_eq!(rebased(&trace, &root.join("here/out")), trace);
+        let cwd = std::env::current_dir().expect("there is one").canonicalize().expect("it is there");
+        let up: PathBuf = cwd.components().skip(1).map(|_| Component::ParentDir).collect();
+        let relative = up.join(root.strip_prefix("/").expect("absolute")).join("traces/a.jsonl");
+        assert_eq!(rebased(&relative, &root.join("here/out")), root.join("traces/a.jsonl"));
+        assert_eq!(rebased(&relative, &root.join("here/new/er")), Path::new("../../../traces/a.jsonl"));
+        assert_eq!(rebased(&relative, &root.join("here/out/new")), root.join("traces/a.jsonl"));
     }
 }

@@ -371,9 +371,13 @@ fn an_answer_that_was_cut_off_while_it_was_put_in_place_is_none() {
         let (there, waiting) = (format!("{folder}/{answer}"), format!("{folder}/.{answer}.4711-0.tmp"));
         std::fs::rename(place.path(&there), place.path(&waiting)).unwrap();
         match folder {
-            "run" => place
-                .run(&["report", "run"])
-                .refusing(&["run: holds a replay that was cut off", "run it again"]),
+            "run" => {
+                // What the planner of an earlier replay may have left.
+                place.write("run/scaling.jsonl", "{\"tick\": 0, \"at_ms\": 5}\n");
+                for command in [&["report", "run"][..], &["explain", "tick", "run", "0"]] {
+                    place.run(command).refusing(&["run: holds a replay that was cut off", "run it again"]);
+                }
+            }
             "out" => {
                 for command in [&["report", "out"][..], &["deploy", "out"], &["diff", "out", "out"]] {
                     place
