@@ -343,10 +343,14 @@ fn planning(config: &SmartSearchConfig) -> Vec<Rule<'static>> {
     let has_windows =
         matches!(&config.workload.load, LoadShape::Trace(trace) if trace.replay_concurrency.is_none());
     let is_ahead = "unless a policy scales ahead of traffic under a goodput goal";
+    let has_registered = policies().any(|policy| matches!(policy, ScalingPolicy::Registered(_)));
+    let own_bounds = "on scaling policies that are given by name and fields: they bring bounds of their own";
     vec![
+        Rule::telling("search_space.min_endpoint", has_registered, false, own_bounds),
+        Rule::telling("search_space.min_gpu_budget", has_registered, false, own_bounds),
         Rule::telling(
             "search_space.min_endpoint",
-            true,
+            !has_registered,
             ahead || after_load,
             "unless a policy of the built-in planner scales",
         ),

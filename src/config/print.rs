@@ -147,16 +147,14 @@ fn rebase_timing(timing: &mut TimingConfig, folder: &Path) {
 /// symbolic link on the way makes names lead elsewhere.
 fn rebased(path: &Path, folder: &Path) -> PathBuf {
     let by_names = rebased_by_names(path, folder);
-    let leads_to = real(folder).and_then(|folder| tidy(&folder.join(&by_names)).canonicalize().ok());
-    match path.canonicalize() {
-        Ok(wanted) if leads_to.is_none_or(|found| found != wanted) => wanted,
-        _ => by_names,
-    }
+    let (Some(folder), Ok(wanted)) = (real(folder), path.canonicalize()) else { return by_names };
+    let leads_there = tidy(&folder.join(&by_names)).canonicalize().is_ok_and(|found| found == wanted);
+    if leads_there { by_names } else { wanted }
 }
 
 /// Where a folder really is, or will be once it is made.
 fn real(folder: &Path) -> Option<PathBuf> {
-    let absolute = std::path::absolute(folder).ok()?;
+    let absolute = std::path::absolute(Path::new(".").join(folder)).ok()?;
     absolute.ancestors().find_map(|above| {
         let below = absolute.strip_prefix(above).ok()?;
         Some(above.canonicalize().ok()?.join(below))
@@ -263,6 +261,7 @@ mod tests {
         let up: PathBuf = cwd.components().skip(1).map(|_| Component::ParentDir).collect();
         let relative = up.join(root.strip_prefix("/").expect("absolute")).join("traces/a.jsonl");
         assert_eq!(rebased(&relative, &root.join("here/out")), root.join("traces/a.jsonl"));
+        assert_eq!(rebased(Path::new("Cargo.toml"), Path::new("")), Path::new("Cargo.toml"));
         assert_eq!(rebased(&relative, &root.join("here/new/er")), Path::new("../../../traces/a.jsonl"));
         assert_eq!(rebased(&relative, &root.join("here/out/new")), root.join("traces/a.jsonl"));
     }

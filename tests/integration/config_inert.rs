@@ -108,6 +108,10 @@ fn what_reaches_no_planner_is_told_of() {
     let sensitivity = "search_space.planner_load_sensitivity=[default]";
     let predictors = "search_space.load_predictor_candidates=[arima_raw]";
     assert_told(SEARCH, &[DISABLED, "search_space.min_endpoint=2"], "built-in planner");
+    let own = "search_space.planner_scaling_policy=[disabled, {policy: queue_aware, max_gpu_budget: 8}]";
+    for change in ["search_space.min_endpoint=2", "search_space.min_gpu_budget=8"] {
+        assert_told(SEARCH, &[own, change], "they bring bounds of their own");
+    }
     assert_told(SEARCH, &[DISABLED, "search_space.startup_time=20"], "unless a policy scales");
     for goal in ["goal.target=throughput", BOUNDS] {
         assert_told(SEARCH, &[goal, DISABLED, sampling], "ahead of traffic");
