@@ -38,20 +38,6 @@ fn stretch_the_best(figures: &[f64]) -> Vec<f64> {
     figures.iter().map(warp).collect()
 }
 
-/// Below which value a standard normal variable is with this probability, by bisection.
-pub(super) fn normal_quantile(probability: f64) -> f64 {
-    let (mut low, mut high) = (-40.0, 40.0);
-    for _ in 0..80 {
-        let middle = f64::midpoint(low, high);
-        if 0.5 * libm::erfc(-middle * std::f64::consts::FRAC_1_SQRT_2) < probability {
-            low = middle;
-        } else {
-            high = middle;
-        }
-    }
-    f64::midpoint(low, high)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -60,14 +46,6 @@ mod tests {
         assert_eq!(found.len(), expected.len());
         for (found, expected) in found.iter().zip(expected) {
             assert!((found - expected).abs() < 1e-12, "{found} is not {expected}");
-        }
-    }
-
-    #[test]
-    fn quantiles_of_the_normal_distribution() {
-        // From a published table, to all its digits.
-        for (probability, quantile) in [(0.5, 0.0), (0.1, -1.281_551_565_5), (0.01, -2.326_347_874_0)] {
-            assert!((normal_quantile(probability) - quantile).abs() < 1e-9);
         }
     }
 
