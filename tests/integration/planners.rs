@@ -65,3 +65,17 @@ fn a_fleet_outside_its_budget_is_remarked_and_repaired() {
     let open = ["deployment.agg.workers=6", "deployment.planner.max_gpu_budget=-1"];
     assert!(!replay("planner_startup", &open).2.contains("budget"));
 }
+
+#[test]
+fn the_minimum_wins_over_the_budget_and_that_is_said() {
+    let settings = ["deployment.planner.max_gpu_budget=3", "deployment.planner.min_endpoint=5"];
+    let (_, rows, stderr) = replay("planner_startup", &settings);
+    assert!(stderr.contains("take 5 GPUs, more than the 3 of max_gpu_budget: the minimum wins"), "{stderr}");
+    assert!(rows.iter().any(|row| row["decided"][0] == 5), "it grows beyond the budget");
+    assert!(rows.iter().all(|row| row["decided"][0].as_u64().is_none_or(|workers| workers == 5)));
+    let scenario = repository().join("scenarios/planner_startup.yaml");
+    let check = ["check", scenario.to_str().unwrap(), "--set", settings[0], "--set", settings[1]];
+    let output = std::process::Command::new(spica()).args(check).output().unwrap();
+    assert!(output.status.success());
+    assert!(String::from_utf8_lossy(&output.stderr).contains("the minimum wins"));
+}

@@ -14,6 +14,7 @@ use super::demand::{changes, problems, within_budget};
 use super::work::WorkModel;
 use super::{Decision, GpuBounds, Interest, Observation, PlanningPolicy, PoolSetup, Setup};
 use crate::config::scenario::DeploymentMode;
+use crate::report::record::Role;
 use crate::report::scaling::Proposal;
 use crate::simulation::{SimDuration, SimTime};
 use crate::workload::Workload;
@@ -146,6 +147,10 @@ impl PlanningPolicy for Clairvoyant {
 
     fn gpu_bounds(&self) -> GpuBounds {
         GpuBounds { least: None, most: Some(self.max_gpu_budget) }
+    }
+
+    fn least_workers(&self, _role: Role) -> u32 {
+        self.min_endpoint
     }
 
     fn problems(&self, _mode: Option<DeploymentMode>) -> Vec<String> {

@@ -47,6 +47,11 @@ pub trait PlanningPolicy: Send {
         GpuBounds::default()
     }
 
+    /// The fewest workers that the policy keeps in a pool of this role, whatever its GPUs are bound by.
+    fn least_workers(&self, _role: Role) -> u32 {
+        0
+    }
+
     /// Problems of the configuration in a deployment of this mode, one sentence each, naming the field. Without a mode, those
     /// that there are in any.
     fn problems(&self, _mode: Option<DeploymentMode>) -> Vec<String> {

@@ -1,7 +1,9 @@
 //! What is legal of a planner and probably not meant.
 
-use crate::config::scenario::Scenario;
+use crate::config::scenario::{Pool, Scenario};
 use crate::registry::Registry;
+use crate::report::record::Role;
+use crate::serving::assembly::pools;
 
 /// Remarks on the planner of a scenario, one line each.
 pub fn remarks(scenario: &Scenario, registry: &Registry) -> Vec<String> {
@@ -10,24 +12,33 @@ pub fn remarks(scenario: &Scenario, registry: &Registry) -> Vec<String> {
     let planner = planner.and_then(|planner| registry.planner(planner, deployment.mode).ok().flatten());
     let Some(planner) = planner else { return Vec::new() };
     let bounds = planner.policy.gpu_bounds();
-    let pools = [&deployment.agg, &deployment.prefill, &deployment.decode];
-    let gpus = |workers: fn(u32) -> u32| -> u32 {
-        pools.into_iter().flatten().map(|pool| workers(pool.workers) * pool.gpus_per_worker()).sum()
+    let (least, most) = (bounds.least.map(u64::from), bounds.most.map(u64::from));
+    let gpus = |workers: &dyn Fn(Role, &Pool) -> u32| -> u64 {
+        let of_pool =
+            |(role, pool): (Role, &Pool)| u64::from(workers(role, pool)) * u64::from(pool.gpus_per_worker());
+        pools(scenario).into_iter().map(of_pool).sum()
     };
-    let (at_start, fewest) = (gpus(|workers| workers), gpus(|_| 1));
+    let at_start = gpus(&|_, pool| pool.workers);
+    let fewest = gpus(&|_, _| 1);
+    let kept = gpus(&|role, _| planner.policy.least_workers(role));
     let mut remarks = Vec::new();
-    if let Some(most) = bounds.most.filter(|&most| most < fewest) {
+    if let Some(most) = most.filter(|&most| most < fewest) {
         remarks.push(format!(
             "deployment.planner.max_gpu_budget: one worker of each pool already takes {fewest} GPUs, more than the {most} of \
              the budget: the planner cannot keep it"
         ));
-    } else if let Some(most) = bounds.most.filter(|&most| most < at_start) {
+    } else if let Some(most) = most.filter(|&most| most < kept) {
+        remarks.push(format!(
+            "deployment.planner.min_endpoint: the fewest workers that the planner keeps take {kept} GPUs, more than the {most} \
+             of max_gpu_budget: the minimum wins, and it holds the deployment at {kept} GPUs"
+        ));
+    } else if let Some(most) = most.filter(|&most| most < at_start) {
         remarks.push(format!(
             "deployment.planner.max_gpu_budget: the deployment starts on {at_start} GPUs, more than the {most} of the budget: \
              the planner scales it down at its first tick"
         ));
     }
-    if let Some(least) = bounds.least.filter(|&least| at_start < least) {
+    if let Some(least) = least.filter(|&least| at_start < least) {
         remarks.push(format!(
             "deployment.planner.min_gpu_budget: the deployment starts on {at_start} GPUs, fewer than the {least} of the \
              budget: the planner scales it up at its first tick"
@@ -67,6 +78,13 @@ mod tests {
         assert_eq!(remarked("load_180_5", &json!({"max_gpu_budget": -1}), 20), Vec::<String>::new());
         let tiny = remarked("queue_aware", &json!({"max_gpu_budget": 3}), 1);
         assert!(tiny[0].contains("one worker of each pool already takes 4 GPUs"), "{tiny:?}");
+        for planner in ["load_180_5", "queue_aware", "clairvoyant"] {
+            let kept = remarked(planner, &json!({"min_endpoint": 3}), 1);
+            assert_eq!(kept.len(), 1, "{kept:?}");
+            assert!(kept[0].starts_with("deployment.planner.min_endpoint: "), "{kept:?}");
+            assert!(kept[0].contains("take 12 GPUs, more than the 8 of max_gpu_budget"), "{kept:?}");
+            assert_eq!(remarked(planner, &json!({"min_endpoint": 2}), 1), Vec::<String>::new());
+        }
         let small = remarked("planner", &json!({"min_gpu_budget": 8}), 1);
         assert!(small[0].contains("starts on 4 GPUs, fewer than the 8"), "{small:?}");
         assert_eq!(remarked("disabled", &json!({}), 20), Vec::<String>::new());

@@ -110,10 +110,7 @@ impl PlanningPolicy for BuiltinPlanner {
             setup: self.believed(setup),
             model: PassModel::new(setup.role, &options),
             lower_bound: 1,
-            min_endpoint: match setup.role {
-                Role::Prefill => self.config.prefill_min_endpoint,
-                Role::Agg | Role::Decode => self.config.decode_min_endpoint,
-            },
+            min_endpoint: self.least_workers(setup.role),
         };
         self.pools = setup.pools.iter().map(pool).collect();
         if self.config.target == Target::Sla {
@@ -173,6 +170,13 @@ impl PlanningPolicy for BuiltinPlanner {
     fn gpu_bounds(&self) -> GpuBounds {
         let Budget { min: least, max: most } = self.budget();
         GpuBounds { least, most }
+    }
+
+    fn least_workers(&self, role: Role) -> u32 {
+        match role {
+            Role::Prefill => self.config.prefill_min_endpoint,
+            Role::Agg | Role::Decode => self.config.decode_min_endpoint,
+        }
     }
 
     fn problems(&self, mode: Option<DeploymentMode>) -> Vec<String> {
