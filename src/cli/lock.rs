@@ -4,9 +4,14 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 /// The file that is locked; it says by whom, and is gone when the run has ended.
 const NAME: &str = ".spica.lock";
+
+/// How often a lock is asked for before another run is taken to hold it.
+const ATTEMPTS: u32 = 6;
+const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(10);
 
 /// A folder that no other run writes to. The system takes the lock from a process that is killed; the file it leaves behind locks
 /// nothing.
@@ -30,10 +35,17 @@ impl Lock {
     pub(super) fn of(folder: &Path) -> Result<Self, Unlocked> {
         let path = folder.join(NAME);
         let own = signature();
+        let mut attempts = ATTEMPTS;
         loop {
             let mut file = open(&path).map_err(Unlocked::Failed)?;
             match file.try_lock() {
                 Ok(()) => {}
+                // Whoever looks for a writer holds the lock for an instant.
+                Err(TryLockError::WouldBlock) if attempts > 1 => {
+                    attempts -= 1;
+                    std::thread::sleep(BETWEEN_ATTEMPTS);
+                    continue;
+                }
                 Err(TryLockError::WouldBlock) => return Err(Unlocked::Held(holder(&mut file))),
                 Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => {
                     tracing::warn!(
@@ -111,6 +123,29 @@ mod tests {
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
         drop(Lock::of(folder.path()).unwrap());
         assert!(matches!(Lock::of(&folder.path().join("absent")), Err(Unlocked::Failed(_))));
+    }
+
+    #[test]
+    fn whoever_looks_for_a_writer_keeps_none_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let leave_a_file =
+            || std::fs::write(folder.path().join(NAME), "process 1 (killed long ago)").unwrap();
+        let is_over = AtomicU32::new(0);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while is_over.load(Ordering::SeqCst) == 0 {
+                    writer(folder.path());
+                    std::thread::sleep(Duration::from_micros(50));
+                }
+            });
+            let locked = (0..500).filter(|_| {
+                leave_a_file();
+                Lock::of(folder.path()).is_ok()
+            });
+            let locked = locked.count();
+            is_over.store(1, Ordering::SeqCst);
+            assert_eq!(locked, 500);
+        });
     }
 
     #[test]
