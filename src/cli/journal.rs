@@ -9,12 +9,14 @@ use super::failure::Failure;
 use super::lock;
 use super::names::{CONFIG, CONFIG_HEADER, Kind, NEXT_CONFIG, NEXT_TRIALS, TRIALS};
 use super::output::{OutputFolder, Replacement};
-use super::results::changes;
+use super::results::{changes, how_it_ended, listed};
 use crate::config::Document;
 use crate::config::search::SmartSearchConfig;
 use crate::report::files::write_atomically;
 use crate::run;
 use crate::search::{Journal, PastTrial};
+
+const MAX_ROUNDS: &str = "sweep.max_rounds";
 
 /// What an earlier run has left.
 #[derive(Default)]
@@ -30,12 +32,15 @@ pub(super) fn unfinished(folder: &Path, kind: Kind) -> Option<Failure> {
     let has_trials = |name: &&str| std::fs::metadata(folder.join(name)).is_ok_and(|file| file.len() > 0);
     let is_answered = folder.join(kind.answer()).exists();
     let names = if is_answered { [NEXT_TRIALS].as_slice() } else { &[NEXT_TRIALS, TRIALS] };
-    names.iter().copied().find(|name| has_trials(name)).map(|name| {
+    let there: Vec<&str> = names.iter().copied().filter(has_trials).collect();
+    there.first().map(|name| {
         if let Some(writer) = lock::writer(folder) {
             return Failure::input(format!("--output-dir {}: {writer} is writing to it", folder.display()));
         }
+        let without = if there.len() > 1 { format!("{NEXT_TRIALS} and {TRIALS}") } else { "this file".into() };
+        let how = if is_answered { "did not finish" } else { how_it_ended(folder, kind) };
         Failure::input(format!(
-            "{}: trials of a search that did not finish; --resume goes on with them, and without this file a search begins anew",
+            "{}: trials of a search that {how}; --resume goes on with them, and without {without} a search begins anew",
             folder.join(name).display()
         ))
     })
@@ -113,14 +118,50 @@ fn configuration_text(config: &SmartSearchConfig, folder: &Path) -> String {
     CONFIG_HEADER.to_owned() + &config.with_paths_from(folder).to_yaml()
 }
 
-/// Where a configuration is another than that of the trials in a folder, in words; nothing if that is not known.
-pub(super) fn changes_since(folder: &Path, config: &SmartSearchConfig) -> Option<String> {
-    let earlier = folder.join(configuration_name(folder));
-    let Document::Search(earlier) = run::read_document(&earlier, &[]).ok()?.document else { return None };
-    let changes = changes(&earlier.to_json(), &config.to_json());
-    Some(if changes.is_empty() {
-        "the configuration has not (paths of files apart)".to_owned()
-    } else {
-        format!("in the configuration, {changes}")
-    })
+/// What differs between a configuration and an earlier one.
+pub(super) struct Changes {
+    /// What another trial may come of, by path.
+    decisive: Vec<(String, String)>,
+    /// What decides how long a search goes on and how it is run, and nothing about any of its trials.
+    harmless: Vec<(String, String)>,
+}
+
+impl Changes {
+    /// From the configuration in a file; nothing if there is none.
+    pub(super) fn since(earlier: &Path, config: &SmartSearchConfig) -> Option<Self> {
+        const HARMLESS: [&str; 3] = [MAX_ROUNDS, "sweep.parallel_evals", "sweep.max_eval_seconds"];
+        let Document::Search(earlier) = run::read_document(earlier, &[]).ok()?.document else { return None };
+        let changes = changes(&earlier.to_json(), &config.to_json());
+        let (harmless, decisive) =
+            changes.into_iter().partition(|(path, _)| HARMLESS.contains(&path.as_str()));
+        Some(Self { decisive, harmless })
+    }
+
+    /// Since the trials in a folder.
+    pub(super) fn since_trials(folder: &Path, config: &SmartSearchConfig) -> Option<Self> {
+        // A run that was killed while its answer took its place may have taken its configuration there already.
+        let names = [configuration_name(folder), CONFIG];
+        names.iter().find_map(|name| Self::since(&folder.join(name), config))
+    }
+
+    /// Whether it is the same search.
+    pub(super) fn are_harmless(&self) -> bool {
+        self.decisive.is_empty()
+    }
+
+    /// In words, behind those that refuse trials.
+    pub(super) fn in_words(&self, about_rounds: bool) -> String {
+        let rounds = || self.harmless.iter().filter(|(path, _)| about_rounds && path == MAX_ROUNDS);
+        let told: Vec<_> = self.decisive.iter().chain(rounds()).cloned().collect();
+        if !told.is_empty() {
+            format!("; in the configuration, {}", listed(&told))
+        } else if self.harmless.is_empty() {
+            "; the configuration has not (paths of files apart)".to_owned()
+        } else {
+            format!(
+                "; the configuration has not (paths of files apart, and {}, which may change)",
+                listed(&self.harmless)
+            )
+        }
+    }
 }

@@ -24,6 +24,9 @@ pub(super) fn find(folder: &Path, name: &str) -> Option<PathBuf> {
 pub(super) fn answer(folder: &Path) -> Result<Kind, Failure> {
     let refuse = |problem: &str| Err(Failure::input(format!("{}: {problem}", folder.display())));
     let has = |kind: Kind| find(folder, kind.answer()).is_some();
+    // Those that `--resume` goes on from come first.
+    let mut trials = vec![NEXT_TRIALS, TRIALS];
+    trials.retain(|name| find(folder, name).is_some());
     match (has(Kind::Replay), has(Kind::Search)) {
         (true, false) => Ok(Kind::Replay),
         (false, true) => Ok(Kind::Search),
@@ -33,9 +36,11 @@ pub(super) fn answer(folder: &Path) -> Result<Kind, Failure> {
         (false, false) if has(Kind::Part) => {
             refuse("holds a part of a search: `spica search merge` makes an answer of all parts")
         }
-        (false, false) if [TRIALS, NEXT_TRIALS].iter().any(|name| find(folder, name).is_some()) => refuse(
-            "holds the trials of a search that did not finish (trials.jsonl) and no answer: run it again with --resume",
-        ),
+        (false, false) if !trials.is_empty() => refuse(&format!(
+            "holds the trials of a search that {} ({}) and no answer: run it again with --resume",
+            how_it_ended(folder, Kind::Search),
+            trials[0]
+        )),
         (false, false) if Kind::Replay.is_cut_off(folder) => {
             refuse("holds a replay that was cut off before its answer was in place: run it again")
         }
@@ -46,9 +51,14 @@ pub(super) fn answer(folder: &Path) -> Result<Kind, Failure> {
     }
 }
 
+/// How a run ended that has left no answer.
+pub(super) fn how_it_ended(folder: &Path, kind: Kind) -> &'static str {
+    if kind.is_cut_off(folder) { "was cut off before its answer was in place" } else { "did not finish" }
+}
+
 /// Says so where a folder holds the trials of a later search than the one whose answer is read.
 pub(super) fn note_unfinished(folder: &Path, console: Console) {
-    if find(folder, NEXT_TRIALS).is_some() {
+    if find(folder, NEXT_TRIALS).is_some() && find(folder, CANDIDATES).is_some() {
         let folder = folder.display();
         console.note(format!(
             "note: {folder}: a later search has not finished ({NEXT_TRIALS}); this is the answer before it"
@@ -254,16 +264,22 @@ pub(super) fn differing(a: &Value, b: &Value) -> Vec<(String, Value, Value)> {
         .collect()
 }
 
-/// Where two configurations of searches differ, in words; empty if they do not. Where files are does not matter: their content is
-/// part of what each trial is known by.
-pub(super) fn changes(a: &Value, b: &Value) -> String {
+/// Where two configurations of searches differ: the paths, each with what is said of it. Where files are does not matter: their
+/// content is part of what each trial is known by.
+pub(super) fn changes(a: &Value, b: &Value) -> Vec<(String, String)> {
     let is_place = |path: &str| matches!(path.rsplit('.').next(), Some("path" | "trace_path" | "rescale"));
     let differing = differing(a, b).into_iter().filter(|(path, _, _)| !is_place(path));
-    let changes = differing.map(|(path, a, b)| {
+    let in_words = differing.map(|(path, a, b)| {
         let (a, b) = apart(&a, &b);
-        format!("{path}: {a} -> {b}")
+        let words = format!("{path}: {a} -> {b}");
+        (path, words)
     });
-    changes.collect::<Vec<_>>().join(", ")
+    in_words.collect()
+}
+
+/// Changes in words, one after the other.
+pub(super) fn listed(changes: &[(String, String)]) -> String {
+    changes.iter().map(|(_, words)| words.as_str()).collect::<Vec<_>>().join(", ")
 }
 
 /// A value for people.

@@ -11,7 +11,7 @@ use super::arguments::{Format, SearchArguments, SearchCommand, StrictTiming};
 use super::console::{Console, complain};
 use super::failure::{Failure, Status};
 use super::input::load_document;
-use super::journal::{self, Past, changes_since, unfinished, write_configuration};
+use super::journal::{self, Changes, Past, unfinished, write_configuration};
 use super::names::{BEST, CANDIDATES, FAILED, Kind, NEXT_TRIALS, PARETO, TRIALS};
 use super::output::{OutputFolder, Replacement};
 use super::overwrite;
@@ -102,12 +102,29 @@ pub(super) fn search(
     options: Options,
     folders: &[&Path],
 ) -> Result<SearchResult, Failure> {
+    let changes = || Changes::since_trials(folders.first()?, &plan.config);
+    let refuse = |words: String| {
+        let folders: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
+        Failure::input(format!("{}: {words}", folders.join(", ")))
+    };
     search::run(plan, evaluator, options).map_err(|error| match error {
-        SearchError::Diverged { .. } | SearchError::Contradicted { .. } => {
-            let changes = folders.first().and_then(|folder| changes_since(folder, &plan.config));
-            let changes = changes.map(|changes| format!("; {changes}")).unwrap_or_default();
-            let folders: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
-            Failure::input(format!("{}: {error}{changes}", folders.join(", ")))
+        SearchError::Diverged { trial, remark } => {
+            let about_rounds = !remark.is_empty();
+            // What is sure to have made another search of it comes before what may have.
+            refuse(match changes() {
+                Some(changes) if !changes.are_harmless() => {
+                    let plain = SearchError::Diverged { trial, remark: "" };
+                    format!("{plain}{}{remark}", changes.in_words(about_rounds))
+                }
+                changes => {
+                    let changes = changes.map(|changes| changes.in_words(about_rounds)).unwrap_or_default();
+                    format!("{}{changes}", SearchError::Diverged { trial, remark })
+                }
+            })
+        }
+        SearchError::Contradicted { .. } => {
+            let changes = changes().map(|changes| changes.in_words(false)).unwrap_or_default();
+            refuse(format!("{error}{changes}"))
         }
         SearchError::Unsplittable(_) => Failure::input(error),
         error => Failure::run(error),

@@ -17,7 +17,7 @@ use super::names::{CANDIDATES, CONFIG, Kind, NEXT_TRIALS, SHARD, TRIALS};
 use super::output::OutputFolder;
 use super::overwrite;
 use super::prepare;
-use super::results::changes;
+use super::results::{changes, listed};
 use super::search;
 use crate::config::Places;
 use crate::config::scenario::Scenario;
@@ -281,7 +281,8 @@ fn configuration(parts: &[Part<'_>], console: Console) -> Result<(SmartSearchCon
         if !changes.is_empty() {
             let (one, other) = (parts[0].1.display(), folder.display());
             return Err(Failure::input(format!(
-                "{one} and {other} are parts of different searches: {changes}"
+                "{one} and {other} are parts of different searches: {}",
+                listed(&changes)
             )));
         }
     }

@@ -393,3 +393,42 @@ fn an_answer_that_was_cut_off_while_it_was_put_in_place_is_none() {
         assert!(bytes(&place, folder) == before, "{folder}");
     }
 }
+
+#[test]
+fn a_later_search_that_was_cut_off_in_its_swap_is_told_of() {
+    let place = Workplace::with("search.yaml", &three_points());
+    let later = [&SEARCH[..], &["--set", "workload.isl=640"]].concat();
+    let whole: Vec<&str> = later.iter().map(|word| if *word == "out" { "whole" } else { word }).collect();
+    place.run(&whole).ending(0);
+    place.run(&SEARCH).ending(0);
+    // As a kill leaves it between two renames: the earlier answer is gone, the later one waits under another name.
+    std::fs::remove_file(place.path("out/candidates.json")).unwrap();
+    for (from, to) in [
+        ("candidates.json", ".candidates.json.4711-0.tmp"),
+        ("config.yaml", "config.yaml"),
+        ("trials.jsonl", "trials.next.jsonl"),
+    ] {
+        std::fs::copy(place.path(&format!("whole/{from}")), place.path(&format!("out/{to}"))).unwrap();
+    }
+    let before = bytes(&place, "out");
+    let how = "was cut off before its answer was in place";
+    for command in [&["report", "out"][..], &["deploy", "out"], &["explain", "candidate", "out"]] {
+        let answer = place.run(command);
+        let words = format!("out: holds the trials of a search that {how} (trials.next.jsonl) and no answer");
+        assert!(!answer.stderr.contains("this is the answer before it"), "{}", answer.stderr);
+        answer.refusing(&[&words, "--resume"]);
+    }
+    place.run(&SEARCH).refusing(&[
+        &format!("out/trials.next.jsonl: trials of a search that {how}; --resume goes on with them"),
+        "without trials.next.jsonl and trials.jsonl a search begins anew",
+    ]);
+    assert!(bytes(&place, "out") == before);
+    // The earlier configuration is not that of these trials, wherever theirs is by now.
+    let earlier = place.run(&[&SEARCH[..], &["--resume"]].concat()).ending(2);
+    assert!(earlier.stderr.contains("in the configuration, workload.isl: 640 -> 600"), "{}", earlier.stderr);
+    place.run(&[&later[..], &["--resume"]].concat()).ending(0);
+    for name in ["candidates.json", "trials.jsonl", "config.yaml", "best.yaml"] {
+        assert!(place.read(&format!("out/{name}")) == place.read(&format!("whole/{name}")), "{name}");
+    }
+    assert!(!place.path("out/trials.next.jsonl").exists());
+}

@@ -58,6 +58,18 @@ fn a_killed_search_goes_on_where_it_stopped() {
         other("sweep.max_eval_passes=1000000", "; in the configuration, sweep.max_eval_passes: - -> 1000000");
         let bar = "goal={target: e2e_latency, sla: {e2e_ms: 1}, min_attainment: 0.5}";
         other(bar, "goal.min_attainment: - -> 0.5");
+        // What may change is not what was refused.
+        let resume = ["search", "search.yaml", "--output-dir", "out", "--resume"];
+        let harmless = ["--set", "sweep.max_rounds=3", "--set", "sweep.max_eval_seconds=5"];
+        let refused = [&resume[..], &harmless, &["--set", "workload.isl=601"]].concat();
+        let stderr = place.run(&refused).ending(2).stderr;
+        assert!(stderr.contains("; in the configuration, workload.isl: 600 -> 601"), "{stderr}");
+        assert!(!stderr.contains("max_eval_seconds"), "{stderr}");
+        if stderr.contains("more rounds than") {
+            assert!(stderr.find("workload.isl:") < stderr.find("more rounds than"), "{stderr}");
+        } else {
+            assert!(!stderr.contains("max_rounds"), "{stderr}");
+        }
         let config = place.read("out/config.yaml");
         assert_eq!(config, place.read("whole/config.yaml"));
         let (header, _) = config.split_once('\n').unwrap();
