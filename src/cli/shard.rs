@@ -12,7 +12,7 @@ use super::arguments::{MergeArguments, ShardArguments};
 use super::console::Console;
 use super::failure::{Failure, Status};
 use super::input::load_document;
-use super::journal::{Past, unfinished, write_configuration};
+use super::journal::{Changes, Past, unfinished, write_configuration};
 use super::names::{CANDIDATES, CONFIG, Kind, NEXT_TRIALS, SHARD, TRIALS};
 use super::output::OutputFolder;
 use super::overwrite;
@@ -78,9 +78,11 @@ pub(super) fn run_part(
     let ready = search::ready(file, loaded, arguments.timing, &registry, console);
     let output_dir = OutputFolder::look_at(&arguments.output_dir, Kind::Part);
     let unfinished = unfinished(&arguments.output_dir, Kind::Part).filter(|_| !arguments.resume);
+    let config = ready.as_ref().map(|ready| &ready.plan.config);
     Failure::first_or_all([
         ready.as_ref().err().cloned(),
         output_dir.err(),
+        config.ok().and_then(|config| another_part(&arguments.output_dir, shard, config)),
         overwrite::refuse(&inputs, &outputs).err(),
         unfinished,
     ])?;
@@ -124,6 +126,24 @@ pub(super) fn run_part(
     let (index, of) = (shard.index, shard.of);
     Console::print(&format!("part {index} of {of}: {trials} trials, {} feasible\n", result.tally.feasible))?;
     Ok(Status::Success)
+}
+
+/// Why a part must not take the place of what a folder holds: that is another part of the same search.
+fn another_part(folder: &Path, shard: Shard, config: &SmartSearchConfig) -> Option<Failure> {
+    let about: ShardFile = serde_json::from_slice(&std::fs::read(folder.join(SHARD)).ok()?).ok()?;
+    let is_same =
+        || Changes::since(&folder.join(CONFIG), config).is_some_and(|changes| changes.are_harmless());
+    let is_another = (about.index, about.of) != (shard.index, shard.of) && is_same();
+    is_another.then(|| {
+        Failure::input(format!(
+            "--output-dir {}: holds part {} of {} of this search ({SHARD}); give part {} of {} a folder of its own",
+            folder.display(),
+            about.index,
+            about.of,
+            shard.index,
+            shard.of
+        ))
+    })
 }
 
 /// Answers for trials that are all in a journal.

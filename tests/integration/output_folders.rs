@@ -432,3 +432,26 @@ fn a_later_search_that_was_cut_off_in_its_swap_is_told_of() {
     }
     assert!(!place.path("out/trials.next.jsonl").exists());
 }
+
+#[test]
+fn a_part_does_not_take_the_place_of_another() {
+    let place = Workplace::with("search.yaml", &three_points());
+    let part = |index: &str, of: &str, isl: &str| {
+        let (index, of) = (format!("--index={index}"), format!("--of={of}"));
+        let isl = format!("workload.isl={isl}");
+        let halton = ["--set", "sweep.sampler=halton", "--set", &isl];
+        place.run(
+            &[&["search", "shard", "search.yaml", "--output-dir=out", &index, &of][..], &halton].concat(),
+        )
+    };
+    part("0", "2", "600").ending(0);
+    let before = bytes(&place, "out");
+    let words = "--output-dir out: holds part 0 of 2 of this search (shard.json)";
+    part("1", "2", "600").refusing(&[words, "give part 1 of 2 a folder of its own"]);
+    part("0", "3", "600").refusing(&[words, "give part 0 of 3 a folder of its own"]);
+    assert!(bytes(&place, "out") == before);
+    part("0", "2", "600").ending(0);
+    assert!(bytes(&place, "out") == before);
+    // Parts of an earlier search give way, as its answer would.
+    part("1", "2", "640").ending(0);
+}
