@@ -241,12 +241,12 @@ fn explain_candidate(folder: &Path, rank: usize) -> Result<Explanation, Failure>
     let one = candidate(folder, &result, rank)?;
     let next = result["candidates"].get(rank);
     let is_frontier = is_frontier(&result);
-    let gpus = shown(&one["used_gpus"]);
+    let gpus = gpus(one);
     let mut text = if is_frontier {
         let count = result["candidates"].as_array().map_or(0, Vec::len);
-        format!("rank {rank} of {count} along the frontier: {} on {gpus} GPUs\n", objectives(one))
+        format!("rank {rank} of {count} along the frontier: {} {gpus}\n", objectives(one))
     } else {
-        format!("rank {rank}: score {} on {gpus} GPUs\n", shown(&one["score"]))
+        format!("rank {rank}: score {} {gpus}\n", shown(&one["score"]))
     };
     let bounds = bounds(one, &result["goal"]);
     if !bounds.is_empty() {
@@ -297,21 +297,39 @@ fn explain_candidate(folder: &Path, rank: usize) -> Result<Explanation, Failure>
         changes.iter().map(|(path, own, other)| json!({"setting": path, "here": own, "there": other}));
     let worth = if is_frontier { "objectives" } else { "score" };
     let json = json!({
-        "rank": rank, worth: one[worth], "used_gpus": one["used_gpus"], "bounds": rows,
+        "rank": rank, worth: one[worth], "used_gpus": one["used_gpus"], "avg_gpu": one["metrics"]["avg_gpu"], "bounds": rows,
         "next": next.map(|next| json!({worth: next[worth], "settings": changes.collect::<Vec<_>>()})),
     });
     Ok(Explanation { text, json })
+}
+
+/// The GPUs of a candidate in words: those of a fleet that changes only begin with what its layout says.
+fn gpus(candidate: &Value) -> String {
+    let used = shown(&candidate["used_gpus"]);
+    match candidate["metrics"]["avg_gpu"].as_f64().filter(|_| is_planned(candidate)) {
+        Some(average) => format!("on {used} GPUs at the start, {} on average", figure(average)),
+        None => format!("on {used} GPUs"),
+    }
+}
+
+fn is_planned(candidate: &Value) -> bool {
+    let planner = &candidate["scenario"]["deployment"]["planner"];
+    planner.is_object() && planner["policy"] != "disabled"
 }
 
 /// Name, value and limit of each bound, and whether the limit is the most that is allowed.
 fn bounds(candidate: &Value, goal: &Value) -> Vec<(String, f64, f64, bool)> {
     let metric = |name: &str| candidate["metrics"][name].as_f64();
     let mut bounds = Vec::new();
-    if let (Some(budget), Some(used)) =
-        (candidate["config"]["gpu_budget"].as_f64(), candidate["used_gpus"].as_f64())
+    let used = candidate["used_gpus"].as_f64();
+    for (key, name, most) in
+        [("gpu_budget", "GPUs of the budget", true), ("min_gpu_budget", "GPUs at least at the start", false)]
     {
-        bounds.push(("GPUs of the budget".to_owned(), used, budget, true));
+        if let (Some(bound), Some(used)) = (candidate["config"][key].as_f64(), used) {
+            bounds.push((name.to_owned(), used, bound, most));
+        }
     }
+    bounds.extend(bounds_of_planner(candidate));
     for (key, name, figure) in [
         ("ttft_ms", "mean TTFT of the SLA", "mean_ttft_ms"),
         ("itl_ms", "mean TPOT of the SLA", "mean_tpot_ms"),
@@ -323,6 +341,34 @@ fn bounds(candidate: &Value, goal: &Value) -> Vec<(String, f64, f64, bool)> {
     }
     if let (Some(bound), Some(value)) = (goal["min_attainment"].as_f64(), metric("attainment")) {
         bounds.push(("attainment".to_owned(), value, bound, false));
+    }
+    bounds
+}
+
+/// The bounds that a planner was given, beside the averages of its fleet; a negative number bounds nothing.
+fn bounds_of_planner(candidate: &Value) -> Vec<(String, f64, f64, bool)> {
+    let deployment = &candidate["scenario"]["deployment"];
+    let metric = |name: &str| candidate["metrics"][name].as_f64();
+    let bound = |key: &str| deployment["planner"][key].as_f64().filter(|bound| *bound >= 0.0);
+    let mut bounds = Vec::new();
+    for (key, most) in [("max_gpu_budget", true), ("min_gpu_budget", false)] {
+        if let (Some(bound), Some(average)) = (bound(key), metric("avg_gpu")) {
+            bounds.push(("average GPUs of the planner".to_owned(), average, bound, most));
+        }
+    }
+    let duration_s = metric("duration_ms").map(|duration_ms| duration_ms / 1000.0);
+    // Aggregated workers count as decode.
+    for (pool, seconds) in [
+        ("agg", "decode_worker_seconds"),
+        ("prefill", "prefill_worker_seconds"),
+        ("decode", "decode_worker_seconds"),
+    ] {
+        let least = bound(&format!("{pool}_min_endpoint")).or_else(|| bound("min_endpoint"));
+        if let (true, Some(least), Some(worker_s), Some(duration_s)) =
+            (deployment[pool].is_object(), least, metric(seconds), duration_s.filter(|s| *s > 0.0))
+        {
+            bounds.push((format!("average workers ({pool})"), worker_s / duration_s, least, false));
+        }
     }
     bounds
 }

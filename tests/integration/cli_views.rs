@@ -87,6 +87,49 @@ fn a_candidate_is_explained() {
 }
 
 #[test]
+fn the_bounds_and_the_average_of_a_planned_candidate_are_explained() {
+    let place = Workplace::with("search.yaml", SEARCH);
+    let planned = [
+        "search_space.planner_scaling_policy=[load_180_5]",
+        "search_space.parallel_configs=[{tp: 1, replicas: 3}]",
+        "search_space.gpu_budget=4",
+        "search_space.min_gpu_budget=2",
+        "search_space.min_endpoint=2",
+        "workload.num_request_ratio=100",
+    ];
+    let settings = planned.iter().flat_map(|setting| ["--set", setting]);
+    let search: Vec<&str> =
+        ["search", "search.yaml", "--output-dir", "out"].into_iter().chain(settings).collect();
+    place.run(&search).ending(0);
+    let metrics = &place.read_json("out/candidates.json")["candidates"][0]["metrics"];
+    let average = metrics["avg_gpu"].as_f64().unwrap();
+    assert!(average > 2.0 && average < 3.0, "it goes down to 2 and stays: {average}");
+    let json = place.run(&["explain", "candidate", "out", "--format=json"]).ending(0).json();
+    assert_eq!((&json["used_gpus"], &json["avg_gpu"]), (&3.into(), &average.into()));
+    let workers = metrics["decode_worker_seconds"].as_f64().unwrap()
+        / (metrics["duration_ms"].as_f64().unwrap() / 1000.0);
+    let rows: Vec<(&str, f64, f64)> = json["bounds"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| {
+            (row["bound"].as_str().unwrap(), row["value"].as_f64().unwrap(), row["limit"].as_f64().unwrap())
+        })
+        .filter(|row| !row.0.contains("SLA"))
+        .collect();
+    let expected = [
+        ("GPUs of the budget", 3.0, 4.0),
+        ("GPUs at least at the start", 3.0, 2.0),
+        ("average GPUs of the planner", average, 4.0),
+        ("average GPUs of the planner", average, 2.0),
+        ("average workers (agg)", workers, 2.0),
+    ];
+    assert_eq!(rows, expected);
+    let text = place.run(&["explain", "candidate", "out"]).ending(0).stdout;
+    assert!(text.contains(" on 3 GPUs at the start, 2."), "{text}");
+}
+
+#[test]
 fn a_point_of_a_frontier_is_explained_as_one_and_has_to_be_chosen() {
     let place = Workplace::with("search.yaml", SEARCH);
     let frontier = "goal={target: pareto, pareto_objectives: [throughput_per_gpu, e2e_latency]}";
