@@ -363,6 +363,23 @@ mod tests {
         assert!(lines[1].starts_with("deployment.router.temperature: unknown field"), "{wrong}");
     }
 
+    #[test]
+    fn the_documentation_knows_from_when_on_each_forecaster_forecasts() {
+        let text = include_str!("../../docs/planner.md");
+        let table = text.lines().skip_while(|line| !line.starts_with("| `load_predictor` | values ")).skip(2);
+        let rows = table.take_while(|line| line.starts_with('|')).map(|row| {
+            let name = row.split('`').nth(1).expect("a name in quotes");
+            let cell = row.split('|').nth(2).expect("a second cell");
+            let digits: String = cell.trim().chars().take_while(char::is_ascii_digit).collect();
+            (name, digits.parse().expect("a number"))
+        });
+        let registry = Registry::builtin();
+        let min_points =
+            |name| registry.predictor(&PolicyConfig::named(name)).expect("it has defaults").min_points();
+        let known = registry.predictors.keys().map(|&name| (name, min_points(name)));
+        assert_eq!(rows.collect::<BTreeMap<_, usize>>(), known.collect());
+    }
+
     fn planner_problems(policy: &str, fields: Value) -> String {
         let Value::Object(fields) = fields else { panic!("a mapping") };
         let config = PolicyConfig { policy: policy.into(), fields, location: "deployment.planner".into() };

@@ -11,6 +11,7 @@
 use serde::Deserialize;
 
 use super::demand::{changes, problems, within_budget};
+use super::terms::{Clamp, Reason, Rule};
 use super::work::WorkModel;
 use super::{Decision, GpuBounds, Interest, Observation, PlanningPolicy, PoolSetup, Setup};
 use crate::config::scenario::DeploymentMode;
@@ -131,16 +132,16 @@ impl PlanningPolicy for Clairvoyant {
         let pools: Vec<PoolSetup> = self.pools.iter().map(|future| future.setup.clone()).collect();
         let targets = within_budget(&pools, &wanted, self.max_gpu_budget, self.min_endpoint);
         let proposal = Proposal {
-            by: "foresight",
-            reason: "work_to_come",
+            by: Rule::Foresight.text(),
+            reason: Reason::WorkToCome.text(),
             targets: wanted.iter().copied().map(Some).collect(),
             figures: ["need", "decode_need"].into_iter().zip(needs.into_iter().map(Some)).collect(),
         };
-        let clamps = if targets == wanted { vec![] } else { vec!["gpu_budget"] };
+        let clamps = if targets == wanted { vec![] } else { vec![Clamp::GpuBudget.text()] };
         Decision {
             targets: changes(observation, &targets),
             proposals: vec![proposal],
-            rule: "foresight",
+            rule: Rule::Foresight.text(),
             clamps,
         }
     }

@@ -22,6 +22,7 @@ mod demand;
 mod policy;
 pub mod queue_aware;
 mod remarks;
+mod terms;
 pub(super) mod ticks;
 pub mod traffic;
 pub mod work;

@@ -13,6 +13,7 @@
 use serde::Deserialize;
 
 use super::demand::{changes, problems, within_budget};
+use super::terms::{Clamp, Reason, Rule};
 use super::work::WorkModel;
 use super::{Decision, GpuBounds, Interest, Observation, PlanningPolicy, PoolSetup, Setup};
 use crate::config::scenario::DeploymentMode;
@@ -137,16 +138,16 @@ impl PlanningPolicy for QueueAware {
         let figures = ["need", "decode_need"].into_iter().zip(needs.into_iter().map(Some));
         let reported = [("rate_rps", self.rate_rps), ("backlog", Some(backlog))];
         let proposal = Proposal {
-            by: "demand",
-            reason: if backlog > 0.0 { "arrivals_and_backlog" } else { "arrivals" },
+            by: Rule::Demand.text(),
+            reason: if backlog > 0.0 { Reason::ArrivalsAndBacklog } else { Reason::Arrivals }.text(),
             targets: wanted.iter().copied().map(Some).collect(),
             figures: reported.into_iter().chain(figures).collect(),
         };
-        let clamps = if targets == wanted { vec![] } else { vec!["gpu_budget"] };
+        let clamps = if targets == wanted { vec![] } else { vec![Clamp::GpuBudget.text()] };
         Decision {
             targets: changes(observation, &targets),
             proposals: vec![proposal],
-            rule: "demand",
+            rule: Rule::Demand.text(),
             clamps,
         }
     }

@@ -1,5 +1,6 @@
 //! Load scaling of a deployment: whether it may decide, what each pool wants, and what becomes of that.
 
+use super::super::terms::{Clamp, Reason, Rule};
 use super::config::{EasyTarget, Target};
 use super::easy::{self, kv_share, queued_tokens};
 use super::sla::{self, Bounds, Opinion};
@@ -18,26 +19,34 @@ struct Wish {
     figures: Vec<(&'static str, Option<f64>)>,
 }
 
+fn proposal(
+    reason: Reason,
+    targets: Vec<Option<u32>>,
+    figures: Vec<(&'static str, Option<f64>)>,
+) -> Proposal {
+    Proposal { by: Rule::Load.text(), reason: reason.text(), targets, figures }
+}
+
 impl BuiltinPlanner {
-    pub(super) fn plan_load(&self, observation: &Observation, clamps: &mut Vec<&'static str>) -> Proposal {
+    pub(super) fn plan_load(&self, observation: &Observation, clamps: &mut Vec<Clamp>) -> Proposal {
         let ticks = self.ticks(observation);
-        let nothing =
-            |reason| Proposal { by: "load", reason, targets: vec![None; ticks.len()], figures: Vec::new() };
+        let nothing = |reason: Reason| proposal(reason, vec![None; ticks.len()], Vec::new());
         if ticks.iter().all(|tick| tick.seen.passes.is_empty()) {
-            return nothing("insufficient_data");
+            return nothing(Reason::InsufficientData);
         }
         if ticks.iter().any(PoolTick::is_changing) {
-            return nothing("scaling_in_progress");
+            return nothing(Reason::ScalingInProgress);
         }
         if !ticks.iter().all(is_covered) {
-            return nothing("worker_count_mismatch");
+            return nothing(Reason::WorkerCountMismatch);
         }
         let wishes: Vec<Wish> = ticks.iter().map(|tick| self.wish(tick)).collect();
         let figures: Vec<_> = wishes.iter().flat_map(|wish| wish.figures.clone()).collect();
         // A pool alone that has no opinion is left alone. Of two, whoever has none stays what it is: minimum numbers and the
         // bound of throughput scaling hold all the same.
         let is_silent = wishes.iter().all(|wish| wish.target.is_none());
-        let silence = if wishes.iter().all(|wish| wish.is_blind) { "insufficient_data" } else { "no_change" };
+        let silence =
+            if wishes.iter().all(|wish| wish.is_blind) { Reason::InsufficientData } else { Reason::NoChange };
         if is_silent && ticks.len() == 1 {
             return Proposal { figures, ..nothing(silence) };
         }
@@ -51,31 +60,26 @@ impl BuiltinPlanner {
             .map(|(target, ready)| target.cmp(&ready))
             .fold(std::cmp::Ordering::Equal, std::cmp::Ordering::then)
         {
-            std::cmp::Ordering::Greater => "scale_up",
-            std::cmp::Ordering::Less => "scale_down",
+            std::cmp::Ordering::Greater => Reason::ScaleUp,
+            std::cmp::Ordering::Less => Reason::ScaleDown,
             std::cmp::Ordering::Equal if is_silent => silence,
-            std::cmp::Ordering::Equal => "no_change",
+            std::cmp::Ordering::Equal => Reason::NoChange,
         };
-        Proposal { by: "load", reason, targets: targets.into_iter().map(Some).collect(), figures }
+        proposal(reason, targets.into_iter().map(Some).collect(), figures)
     }
 
     /// Minimum numbers, the bound of throughput scaling, and the budget.
-    fn bound_load(
-        &self,
-        ticks: &[PoolTick<'_>],
-        wanted: Vec<u32>,
-        clamps: &mut Vec<&'static str>,
-    ) -> Vec<u32> {
+    fn bound_load(&self, ticks: &[PoolTick<'_>], wanted: Vec<u32>, clamps: &mut Vec<Clamp>) -> Vec<u32> {
         let mut targets = wanted;
         let mut is_lifted = false;
         for (target, tick) in targets.iter_mut().zip(ticks) {
             if *target < tick.pool.min_endpoint {
                 *target = tick.pool.min_endpoint;
-                clamps.push("min_endpoint");
+                clamps.push(Clamp::MinEndpoint);
             }
             if self.config.throughput_scaling && *target < tick.pool.lower_bound {
                 *target = tick.pool.lower_bound;
-                clamps.push("throughput_bound");
+                clamps.push(Clamp::ThroughputBound);
                 is_lifted = true;
             }
         }

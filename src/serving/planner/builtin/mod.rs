@@ -31,6 +31,7 @@ use self::budget::{Budget, Endpoint};
 use self::config::{Fields, PlannerConfig, Target};
 use self::estimates::Worker;
 use self::model::{ModelOptions, PassModel};
+use super::terms::{Clamp, Rule};
 use super::traffic::TrafficWindow;
 use super::{Decision, GpuBounds, Interest, Observation, PlanningPolicy, PoolObservation, PoolSetup, Setup};
 use crate::config::scenario::{DeploymentMode, PolicyConfig};
@@ -163,7 +164,7 @@ impl PlanningPolicy for BuiltinPlanner {
                 proposals.push(self.plan_load(observation, &mut clamps));
             }
         }
-        let acting = if self.config.load_scaling { "load" } else { "throughput" };
+        let acting = if self.config.load_scaling { Rule::Load } else { Rule::Throughput };
         self.project(observation, proposals, acting, clamps)
     }
 
@@ -281,11 +282,11 @@ impl BuiltinPlanner {
         &self,
         observation: &Observation,
         proposals: Vec<Proposal>,
-        acting: &'static str,
-        mut clamps: Vec<&'static str>,
+        acting: Rule,
+        mut clamps: Vec<Clamp>,
     ) -> Decision {
         let ticks = self.ticks(observation);
-        let acts = proposals.iter().find(|proposal| proposal.by == acting);
+        let acts = proposals.iter().find(|proposal| proposal.by == acting.text());
         let ready: Vec<u32> = ticks.iter().map(|tick| tick.ready).collect();
         let nothing = vec![None; ticks.len()];
         let wanted: Vec<u32> = match acts {
@@ -298,23 +299,23 @@ impl BuiltinPlanner {
         let in_bounds = self.clamp(&endpoints, &ready) == ready
             && ticks.iter().all(|tick| tick.ready >= tick.pool.min_endpoint);
         let proposes = wanted != ready;
-        let mut rule = if proposes { acting } else { "none" };
+        let mut rule = if proposes { acting } else { Rule::None };
         if !proposes && (in_bounds || ticks.iter().any(PoolTick::is_changing)) {
-            return Decision { targets: nothing, proposals, rule, clamps };
+            return Decision { targets: nothing, proposals, rule: rule.text(), clamps: Clamp::texts(clamps) };
         }
         let mut targets = self.clamp(&endpoints, &wanted);
         for (target, tick) in targets.iter_mut().zip(&ticks) {
             *target = (*target).max(tick.pool.min_endpoint);
         }
         if targets != wanted {
-            clamps.push("bounds");
+            clamps.push(Clamp::Bounds);
         }
         if !proposes {
-            rule = "repair";
+            rule = Rule::Repair;
         }
         let changed =
             targets.iter().zip(&ready).map(|(&target, &ready)| (target != ready).then_some(target)).collect();
-        Decision { targets: changed, proposals, rule, clamps }
+        Decision { targets: changed, proposals, rule: rule.text(), clamps: Clamp::texts(clamps) }
     }
 
     fn clamp(&self, endpoints: &[Endpoint], workers: &[u32]) -> Vec<u32> {
@@ -326,13 +327,13 @@ impl BuiltinPlanner {
     }
 
     /// What pools may become when `proposed` is wanted of them.
-    fn guard(&self, ticks: &[PoolTick<'_>], proposed: &[u32], clamps: &mut Vec<&'static str>) -> Vec<u32> {
+    fn guard(&self, ticks: &[PoolTick<'_>], proposed: &[u32], clamps: &mut Vec<Clamp>) -> Vec<u32> {
         let endpoints = endpoints(ticks);
         let guarded = match (&endpoints[..], ticks, proposed) {
             (&[pool], [tick], &[proposed]) => {
                 let guarded = self.budget().guard_single(pool, tick.ready, proposed);
                 if guarded.reconciles {
-                    clamps.push("reconcile");
+                    clamps.push(Clamp::Reconcile);
                 }
                 vec![guarded.workers]
             }
@@ -343,15 +344,15 @@ impl BuiltinPlanner {
                 } else {
                     let guarded = self.budget().guard_pair(pools, current, [p, d]);
                     if guarded.reconciles {
-                        clamps.push("reconcile");
+                        clamps.push(Clamp::Reconcile);
                     }
                     guarded.workers.to_vec()
                 }
             }
             _ => proposed.to_vec(),
         };
-        if guarded != proposed && clamps.last() != Some(&"reconcile") {
-            clamps.push("gpu_budget");
+        if guarded != proposed && clamps.last() != Some(&Clamp::Reconcile) {
+            clamps.push(Clamp::GpuBudget);
         }
         guarded
     }

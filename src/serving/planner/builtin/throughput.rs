@@ -1,27 +1,28 @@
 //! Throughput scaling: as many workers as the forecast traffic needs.
 
+use super::super::terms::{Clamp, Reason, Rule};
 use super::estimates::Demand;
 use super::{BuiltinPlanner, Observation, Pool, PoolTick};
 use crate::report::record::Role;
 use crate::report::scaling::Proposal;
 use crate::serving::predictor::Forecast;
 
-const BY: &str = "throughput";
+const BY: &str = Rule::Throughput.text();
 
 impl BuiltinPlanner {
-    pub(super) fn plan_throughput(
-        &self,
-        observation: &Observation,
-        clamps: &mut Vec<&'static str>,
-    ) -> Proposal {
+    pub(super) fn plan_throughput(&self, observation: &Observation, clamps: &mut Vec<Clamp>) -> Proposal {
         let ticks = self.ticks(observation);
-        let nothing =
-            |reason| Proposal { by: BY, reason, targets: vec![None; ticks.len()], figures: Vec::new() };
+        let nothing = |reason: Reason| Proposal {
+            by: BY,
+            reason: reason.text(),
+            targets: vec![None; ticks.len()],
+            figures: Vec::new(),
+        };
         let duration_s = observation.traffic.as_ref().map_or(0.0, |traffic| traffic.duration_s);
         if duration_s <= 0.0 {
-            return nothing("no_traffic_window");
+            return nothing(Reason::NoTrafficWindow);
         }
-        let Some(forecast) = observation.forecast else { return nothing("predict_failed") };
+        let Some(forecast) = observation.forecast else { return nothing(Reason::PredictFailed) };
         let demand_rps = forecast.num_req / duration_s;
         let mut figures = vec![("demand_rps", Some(demand_rps))];
         let mut wanted = Vec::new();
@@ -46,11 +47,11 @@ impl BuiltinPlanner {
         }
         let ready: Vec<u32> = ticks.iter().map(|tick| tick.ready).collect();
         let reason = match (is_ready, targets == ready) {
-            (false, _) => "model_not_ready",
-            (true, true) => "no_change",
-            (true, false) => "forecast",
+            (false, _) => Reason::ModelNotReady,
+            (true, true) => Reason::NoChange,
+            (true, false) => Reason::Forecast,
         };
-        Proposal { by: BY, reason, targets: targets.into_iter().map(Some).collect(), figures }
+        Proposal { by: BY, reason: reason.text(), targets: targets.into_iter().map(Some).collect(), figures }
     }
 
     /// Requests per second of one worker; `None` while that is not known.
@@ -73,13 +74,13 @@ impl BuiltinPlanner {
     }
 
     /// A step changes a pool by so many workers at most; the minimum number may go beyond.
-    fn cap_step(&self, ticks: &[PoolTick<'_>], wanted: Vec<u32>, clamps: &mut Vec<&'static str>) -> Vec<u32> {
+    fn cap_step(&self, ticks: &[PoolTick<'_>], wanted: Vec<u32>, clamps: &mut Vec<Clamp>) -> Vec<u32> {
         let cap = self.config.max_step;
         let mut capped = Vec::with_capacity(wanted.len());
         for (wanted, tick) in wanted.into_iter().zip(ticks) {
             let target = wanted.clamp(tick.ready.saturating_sub(cap), tick.ready.saturating_add(cap));
             if target != wanted {
-                clamps.push("max_throughput_scaling_replicas");
+                clamps.push(Clamp::MaxStep);
             }
             capped.push(target.max(tick.pool.min_endpoint));
         }
@@ -87,12 +88,7 @@ impl BuiltinPlanner {
     }
 
     /// The upper bound of the budget alone.
-    fn fit_ceiling(
-        &self,
-        ticks: &[PoolTick<'_>],
-        targets: &[u32],
-        clamps: &mut Vec<&'static str>,
-    ) -> Vec<u32> {
+    fn fit_ceiling(&self, ticks: &[PoolTick<'_>], targets: &[u32], clamps: &mut Vec<Clamp>) -> Vec<u32> {
         let endpoints = super::endpoints(ticks);
         let ceiling = self.budget().ceiling();
         let fitted = match (&endpoints[..], ticks, targets) {
@@ -110,7 +106,7 @@ impl BuiltinPlanner {
             _ => targets.to_vec(),
         };
         if fitted != targets {
-            clamps.push("max_gpu_budget");
+            clamps.push(Clamp::MaxGpuBudget);
         }
         fitted
     }
