@@ -11,7 +11,7 @@ use crate::config::scenario::{Arrival, ArrivalProcess, TraceFormat, ZeroOutput};
 use crate::workload::formats;
 use crate::workload::generate::{Conversation, Sine, ToolAgent};
 use crate::workload::stats::{LengthStats, ReuseBound, WorkloadStats};
-use crate::workload::{Loaded, Pacing, Place, Workload, WorkloadErrors, mooncake};
+use crate::workload::{Loaded, OUT_OF_ORDER, Pacing, Place, Workload, WorkloadErrors, mooncake};
 
 pub(super) fn run(command: TraceCommand, console: Console) -> Result<Status, Failure> {
     match command {
@@ -100,6 +100,9 @@ fn convert(arguments: &TraceArguments, console: Console) -> Result<(), Failure> 
     written.map_err(|error| Failure::run(format!("cannot write to standard output: {error}")))?;
     if let Some(reason) = inexpressible {
         return Err(Failure::input(reason));
+    }
+    if mooncake::has_turns(&workload) && workload.input.repaired.contains_key(OUT_OF_ORDER) {
+        console.note("sessions are written in the order of the file, which decides between turns that are due at one instant");
     }
     let block = workload.requests.iter().map(|request| request.prompt).find(|prompt| prompt.chunks > 0);
     if let Some(prompt) = block

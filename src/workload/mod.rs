@@ -23,7 +23,7 @@ pub mod synthetic;
 pub use input::unpacked;
 pub use load::{Loaded, load};
 pub use pacing::Pacing;
-pub use problem::{Place, Problem, Warning, WorkloadErrors};
+pub use problem::{OUT_OF_ORDER, Place, Problem, Warning, WorkloadErrors};
 
 use crate::simulation::{SimDuration, SimTime};
 

@@ -18,7 +18,7 @@ pub(super) const ZERO_OUTPUT: &str = "zero output";
 /// Kind of row: has no prompt.
 pub(super) const ZERO_INPUT: &str = "zero input";
 /// Kind of row: starts a session earlier than a row before it does.
-pub(super) const OUT_OF_ORDER: &str = "out of order";
+pub const OUT_OF_ORDER: &str = "out of order";
 /// Kind of row: nothing is known of its prompt's content.
 pub(super) const NO_HASH_IDS: &str = "no hash_ids";
 

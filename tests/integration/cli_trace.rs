@@ -1,5 +1,7 @@
 //! `spica trace` on traces of other tools.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
+
 use super::cli_command::Workplace;
 
 const BURSTGPT: &str = "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n\
@@ -97,4 +99,47 @@ fn what_cannot_be_read_is_refused_with_a_hint() {
     place.run(&strict).refusing(&["strict.csv: line 3", "zero output"]);
     let kept = ["trace", "convert", "--from=burstgpt", "--zero-output=prefill-only", "strict.csv"];
     assert_eq!(place.run(&kept).ending(0).stdout.lines().count(), 2);
+}
+
+#[test]
+fn a_trace_that_was_sorted_is_written_so() {
+    let row = |at: u32, input: u32, more: &str| {
+        format!("{{\"timestamp\": {at}, \"input_length\": {input}, \"output_length\": 2{more}}}\n")
+    };
+    let place = Workplace::with(
+        "mixed.jsonl",
+        &[row(30, 1, ""), row(10, 2, ""), row(40, 3, ""), row(0, 4, ""), row(10, 5, "")].concat(),
+    );
+    let inputs = |text: &str| -> Vec<u64> {
+        text.lines()
+            .map(|line| {
+                serde_json::from_str::<serde_json::Value>(line).unwrap()["input_length"].as_u64().unwrap()
+            })
+            .collect()
+    };
+    let sorted = place.run(&["trace", "convert", "mixed.jsonl"]).ending(0);
+    assert!(sorted.stderr.contains("were sorted by arrival"), "{}", sorted.stderr);
+    assert_eq!(inputs(&sorted.stdout), [4, 2, 5, 1, 3]);
+    place.write("sorted.jsonl", &sorted.stdout);
+    let again = place.run(&["trace", "convert", "sorted.jsonl"]).ending(0);
+    assert_eq!(again.stdout, sorted.stdout);
+    assert!(!again.stderr.contains("out of order"), "{}", again.stderr);
+    // Both ask for the same in the same order.
+    let replayed = |trace: &str| {
+        place.write(
+            "scenario.yaml",
+            &format!("deployment: {{mode: agg, agg: {{workers: 1}}}}\nworkload: {{trace_path: {trace}}}\n"),
+        );
+        place.run(&["replay", "scenario.yaml", "--output-dir", trace.trim_end_matches(".jsonl")]).ending(0);
+        place.read(&format!("{}/requests.jsonl", trace.trim_end_matches(".jsonl")))
+    };
+    assert!(replayed("mixed.jsonl") == replayed("sorted.jsonl"));
+
+    // What is due at one instant goes in the order of the sessions, which stays as it is.
+    let turn =
+        |at: u32, input: u32, session: &str| row(at, input, &format!(", \"session_id\": \"{session}\""));
+    place.write("turns.jsonl", &[turn(30, 1, "b"), turn(0, 2, "a"), turn(30, 3, "b")].concat());
+    let kept = place.run(&["trace", "convert", "turns.jsonl"]).ending(0);
+    assert_eq!(inputs(&kept.stdout), [1, 3, 2]);
+    assert!(kept.stderr.contains("sessions are written in the order of the file"), "{}", kept.stderr);
 }

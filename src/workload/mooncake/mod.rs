@@ -31,7 +31,7 @@ use self::blocks::FittingSizes;
 use self::number::Scalar;
 use self::row::{Key, RawRow, Sink};
 use self::scope::LocalIds;
-pub use self::write::{Inexpressible, write};
+pub use self::write::{Inexpressible, has_turns, write};
 use super::assembly::{Assembly, Chunks, Draft, Ending, Fields, InputKind};
 use super::input::{Line, Lines, unpacked};
 use super::interner::Interner;

@@ -22,8 +22,8 @@ pub enum Inexpressible {
     Rank(u32),
 }
 
-/// Writes a line for each request, sessions in the order of the input; read again it gives the same workload. The error
-/// within says that it cannot be written, before anything was.
+/// Writes a line for each request, as they arrive; with sessions of several turns, session by session in the order of the input.
+/// Read again they are served the same. The error within says that it cannot be written, before anything was.
 ///
 /// Arrivals are in milliseconds. In a closed loop they have no meaning and are left out.
 pub fn write(workload: &Workload, mut out: impl Write) -> io::Result<Result<(), Inexpressible>> {
@@ -31,7 +31,10 @@ pub fn write(workload: &Workload, mut out: impl Write) -> io::Result<Result<(), 
         return Ok(Err(reason));
     }
     let mut starts = workload.session_starts.clone();
-    starts.sort_by_key(|start| workload.requests[start.0 as usize].session);
+    if has_turns(workload) {
+        // Turns that are due at one instant come in the order of their sessions in the file.
+        starts.sort_by_key(|start| workload.requests[start.0 as usize].session);
+    }
     for start in starts {
         let mut turn = Some(start);
         while let Some(RequestId(index)) = turn {
@@ -42,6 +45,11 @@ pub fn write(workload: &Workload, mut out: impl Write) -> io::Result<Result<(), 
         }
     }
     Ok(Ok(()))
+}
+
+/// Whether any session has several turns.
+pub fn has_turns(workload: &Workload) -> bool {
+    workload.requests.iter().any(|request| request.next_turn.is_some())
 }
 
 fn expressible(workload: &Workload) -> Result<(), Inexpressible> {

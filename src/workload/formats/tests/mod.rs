@@ -166,8 +166,8 @@ fn token_ids_become_blocks_that_know_what_precedes_them() {
     mooncake::write(&loaded.workload, &mut written).unwrap().unwrap();
     let written = String::from_utf8(written).unwrap();
     let ids: Vec<&str> = written.lines().map(|line| line.split_once("hash_ids\":").unwrap().1).collect();
-    // Blocks [1 2], [3 4] behind [1 2], [5]; then the third row's; then the second row's last.
-    assert_eq!(ids, ["[1,2,3]}", "[1,2,4]}", "[5,6]}"]);
+    // Blocks [1 2], [3 4] behind [1 2], [5]; then the third row's, which comes before the second; then the second row's last.
+    assert_eq!(ids, ["[1,2,3]}", "[5,6]}", "[1,2,4]}"]);
 
     refused(
         TraceFormat::LlmServingSim,
