@@ -67,7 +67,8 @@ impl Registry {
             .with_planner::<Clairvoyant>("clairvoyant")
     }
 
-    fn empty() -> Self {
+    /// Nothing.
+    pub(crate) fn empty() -> Self {
         Self {
             routers: BTreeMap::new(),
             predictors: BTreeMap::new(),

@@ -190,6 +190,8 @@ pub(super) fn policy(predictor: &LoadPredictor) -> PolicyConfig {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::serving::predictor::LoadPredictor as Forecaster;
+    use crate::serving::predictor::constant::Constant;
 
     fn window(num_req: f64, isl: f64, osl: f64) -> TraceWindow {
         TraceWindow { num_req, isl, osl }
@@ -237,6 +239,65 @@ mod tests {
         let level = vec![window(50.0, 1000.0, 100.0); 30];
         let winner = sweep(&level, &LOAD_PREDICTORS, &Registry::builtin()).unwrap();
         assert_eq!((winner.winner.as_str(), winner.loss), ("constant_last", Some(0.0)));
+    }
+
+    /// Continues a straight line, and has no answer after `FAILS_AFTER` values.
+    #[derive(Default)]
+    struct Line<const FAILS_AFTER: usize> {
+        values: Vec<f64>,
+    }
+
+    impl<'de, const FAILS_AFTER: usize> Deserialize<'de> for Line<FAILS_AFTER> {
+        fn deserialize<D: serde::Deserializer<'de>>(fields: D) -> Result<Self, D::Error> {
+            serde::de::IgnoredAny::deserialize(fields).map(|_| Self::default())
+        }
+    }
+
+    impl<const FAILS_AFTER: usize> Forecaster for Line<FAILS_AFTER> {
+        fn observe(&mut self, value: f64) {
+            self.values.push(value);
+        }
+
+        fn forecast(&mut self) -> f64 {
+            match self.values[..] {
+                _ if self.values.len() == FAILS_AFTER => f64::NAN,
+                [.., before, last] => 2.0 * last - before,
+                _ => 0.0,
+            }
+        }
+
+        fn min_points(&self) -> usize {
+            2
+        }
+    }
+
+    #[test]
+    fn a_forecaster_that_fails_once_is_out_however_good_it_was() {
+        use PredictorFamily::{Arima, Kalman, Prophet};
+        let registry = Registry::empty()
+            .with_predictor::<Constant>("constant")
+            .with_predictor::<Line<29>>("arima")
+            .with_predictor::<Line<0>>("prophet")
+            .with_predictor::<Line<99>>("kalman");
+        let rising: Vec<_> =
+            (0..30).map(|step| window(100.0 + 20.0 * f64::from(step), 1000.0, 100.0)).collect();
+        let swept = |families: &[PredictorFamily], windows: &[TraceWindow]| {
+            let candidates: Vec<_> = families.iter().flat_map(|&family| one(family)).collect();
+            sweep(windows, &candidates, &registry).unwrap()
+        };
+        // It fails at the last window, or in the warm-up, whose windows do not count.
+        for family in [Arima, Prophet] {
+            let comparison = swept(&[family, PredictorFamily::Constant], &rising);
+            assert_eq!(comparison.winner, "custom_1");
+            assert_eq!(comparison.losses["custom_0"], None);
+            assert_eq!(comparison.loss, comparison.losses["custom_1"]);
+            assert!(comparison.loss.is_some_and(|loss| loss > 0.0));
+            let alone = swept(&[family], &rising);
+            assert_eq!((alone.winner.as_str(), alone.loss), ("constant_last", None));
+        }
+        // The same forecasts without the failure win.
+        assert_eq!(swept(&[PredictorFamily::Constant, Kalman], &rising).winner, "custom_1");
+        assert_eq!(swept(&[PredictorFamily::Constant, Arima], &rising[..29]).winner, "custom_1");
     }
 
     #[test]
