@@ -23,6 +23,7 @@ mod custom_engine_runs;
 mod damaged_results;
 mod determinism;
 mod docs_configuration;
+mod docs_links;
 mod engine_options;
 mod examples;
 mod fleet;
