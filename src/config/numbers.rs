@@ -109,11 +109,14 @@ pub(super) fn integer(node: &Node, key: &str, least: i128, most: i128) -> Result
     let integer = match number(node) {
         Some(Number::Integer(integer)) => integer,
         Some(Number::Real(real)) => {
-            return Err(format!(
-                "{} is not a whole number; write `{}`",
-                node.shown(),
-                written(key, &plain(real.round()))
-            ));
+            let rule = if real.round() < least as f64 {
+                format!("is out of range: it must be {least} or more")
+            } else if real.round() > most as f64 {
+                format!("is out of range: it must be at most {most}")
+            } else {
+                format!("is not a whole number; write `{}`", written(key, &plain(real.round())))
+            };
+            return Err(format!("{} {rule}", node.shown()));
         }
         None => return Err(not_a_number(node, key, "whole number", &least.max(1).to_string(), false)),
     };
@@ -135,9 +138,8 @@ pub(super) fn float(node: &Node, key: &str, limit: Limit) -> Result<f64, String>
     if limit.admits(real) {
         return Ok(real);
     }
-    let percent = limit.is_share() && real > 1.0 && real <= 100.0;
-    let example = if percent {
-        format!("; write `{}`", written(key, &(real / 100.0).to_string()))
+    let example = if limit.is_share() && PERCENTAGES.contains(&real) {
+        format!("; write `{}`", written(key, &plain(real / 100.0)))
     } else {
         String::new()
     };
@@ -169,8 +171,13 @@ fn written(key: &str, value: &str) -> String {
     if key.ends_with(']') { value.to_owned() } else { format!("{key}: {value}") }
 }
 
-/// Without hundreds of digits.
+/// What a share above 1 is taken for; just above 1 it is a slip.
+const PERCENTAGES: RangeInclusive<f64> = 2.0..=100.0;
+
+/// Without hundreds of digits, nor those that only a computation has added.
 fn plain(real: f64) -> String {
+    let digits = format!("{real:.14e}");
+    let real = digits.parse().unwrap_or(real);
     if real.abs() < 1e15 { real.to_string() } else { format!("{real:e}") }
 }
 
@@ -196,7 +203,7 @@ fn meant(text: &str, key: &str, share: bool) -> Option<String> {
         "ms" if in_s => 1e-3,
         "min" if in_s => 60.0,
         "%" if share => 1e-2,
-        _ if share && number > 1.0 && number <= 100.0 => 1e-2,
+        _ if share && PERCENTAGES.contains(&number) => 1e-2,
         _ => 1.0,
     };
     Some(plain(number * scale))
@@ -215,6 +222,10 @@ mod tests {
         assert_eq!(meant("500ms", "startup_time_s", false), "0.5");
         assert_eq!(meant("1_000", "isl", false), "1000");
         assert_eq!(meant("90%", "gpu_memory_utilization", true), "0.9");
+        assert_eq!(meant("99.9%", "min_attainment", true), "0.999");
+        assert_eq!(meant("99.9 percent", "min_attainment", true), "0.999");
+        assert_eq!(meant("500.1ms", "startup_time_s", false), "0.5001");
+        assert_eq!(meant("123456789012345", "seed", false), "123456789012345");
         assert_eq!(meant("010", "isl", false), "10");
         assert_eq!(meant("0x1000", "isl", false), "4096");
         assert_eq!(super::meant("many", "isl", false), None);

@@ -57,6 +57,19 @@ fn a_table_of_ones_own_is_read_by_the_names_of_its_columns() {
             .refusing(&["--columns", part]);
     }
     place.run(&["trace", "stats", "--from=columns", "own.csv"]).refusing(&["--columns: missing"]);
+    // What follows from an empty name is not said beside it.
+    for rate in [&[][..], &["--request-rate=2"]] {
+        let empty = "--columns=input_length=in,output_length=out,arrival=\"\"";
+        let answer = place.run(&[&["trace", "stats", "--from=columns", empty, "own.csv"], rate].concat());
+        assert!(
+            answer.stderr.contains("--columns: arrival is empty: a column has a name"),
+            "{}",
+            answer.stderr
+        );
+        assert!(!answer.stderr.contains("line 1"), "{}", answer.stderr);
+        assert!(!answer.stderr.contains("there is a column of arrivals"), "{}", answer.stderr);
+        answer.refusing(&[]);
+    }
     place
         .run(&["trace", "stats", "--from=azure", named, "own.csv"])
         .refusing(&["--columns: the columns of azure"]);

@@ -117,6 +117,16 @@ fn numbers_are_read_exactly_and_integral_ones_in_any_form() {
     assert_eq!(search(&["workload.isl=3000.0"]).to_json()["workload"]["isl"], 3000);
     assert_eq!(search(&["workload.request_rate=4"]).to_json()["workload"]["request_rate"], 4.0);
     assert_refused(SEARCH, &["workload.isl=3000.5"], "workload.isl", &["`3000.5` is not a whole number"]);
+    let beyond = ["`1e20` is out of range: it must be at most 2147483647"];
+    assert_refused(SEARCH, &["workload.isl=1e20"], "workload.isl", &beyond);
+    assert_refused(
+        SEARCH,
+        &["workload.isl=-0.7"],
+        "workload.isl",
+        &["is out of range: it must be 1 or more"],
+    );
+    let percent = ["`99.9` is out of range", "; write `min_attainment: 0.999`"];
+    assert_refused(SEARCH, &["goal.min_attainment=99.9"], "goal.min_attainment", &percent);
     assert_refused(SEARCH, &["workload.isl=1_000"], "workload.isl", &["`isl: 1000`"]);
     assert_refused(SEARCH, &["workload.isl=0x10"], "workload.isl", &["not a whole number"]);
     assert_refused(SEARCH, &["workload.isl=010"], "workload.isl", &["`isl: 10`"]);

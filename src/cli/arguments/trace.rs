@@ -31,9 +31,10 @@ pub(in crate::cli) struct TraceArguments {
     /// Form that it is in
     #[arg(long, value_enum, default_value_t = TraceFormat::Mooncake)]
     pub(in crate::cli) from: TraceFormat,
-    /// Which column is what, with `--from columns`: the two lengths, and `arrival` and `request_id` where there are such. A name
-    /// that holds a comma stands in double quotes
-    #[arg(long, value_name = "input_length=NAME,output_length=NAME,...", value_parser = columns)]
+    /// Which column is what, with `--from columns`: `input_length=NAME,output_length=NAME`, and `arrival=NAME` and
+    /// `request_id=NAME` where there are such columns. A name that holds a comma stands in double quotes, within which a double
+    /// quote is written twice: `input_length="in, cached"`
+    #[arg(long, value_name = "KEY=NAME,...", value_parser = columns)]
     pub(in crate::cli) columns: Option<TraceColumns>,
     /// Tokens that one hash id stands for [default: 512]; with `--from llmservingsim`, tokens of the blocks that token ids
     /// are put into [default: 16]

@@ -16,8 +16,9 @@ pub(super) const NO_TIMES: &str =
     "missing: no column of arrivals is named, so the requests per second have to be given";
 
 pub(super) fn read(mut text: impl BufRead, unit: Unit, intake: &mut Intake<'_>) -> io::Result<()> {
-    // Without names there is a refusal already.
-    let Some(names) = &intake.options().columns else { return Ok(()) };
+    // Without names, or with wrong ones, there is a refusal already.
+    let names = intake.options().columns.as_ref();
+    let Some(names) = names.filter(|names| names.problems().is_empty()) else { return Ok(()) };
     let mut times = Times::new(unit, intake.options().time_unit.is_some());
     let start = text.fill_buf()?;
     let first = start.iter().find(|byte| byte.is_ascii() && !byte.is_ascii_whitespace()).copied();

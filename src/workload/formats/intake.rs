@@ -7,6 +7,7 @@ use super::cell::{self, Nanoseconds};
 use super::guess::other_form;
 use crate::config::scenario::TraceTimeUnit;
 use crate::config::scenario::{TraceFormat, ZeroOutput};
+use crate::simulation::Shown;
 use crate::workload::assembly::{Assembly, Chunks, Draft, Ending, Fields, InputKind};
 use crate::workload::input::Line;
 use crate::workload::interner::Interner;
@@ -299,7 +300,11 @@ impl<'o> Intake<'o> {
             }
             Err(error) => {
                 let mut problems = Problems::default();
-                problems.add(Place::Whole, "request rate", format!("{rate} requests per second: {error}"));
+                problems.add(
+                    Place::Whole,
+                    "request rate",
+                    format!("{} requests per second: {error}", Shown(rate)),
+                );
                 problems.into_result(origin)
             }
         }

@@ -40,6 +40,7 @@ use super::input::unpacked;
 use super::problem::{Place, WorkloadErrors};
 use super::{Loaded, Pacing, mooncake};
 use crate::config::scenario::{Arrival, TraceColumns, TraceFormat, TraceTimeUnit, ZeroOutput};
+use crate::simulation::Shown;
 
 pub(super) use self::guess::{guess, other_form};
 
@@ -54,7 +55,7 @@ impl TraceFormat {
         let unit = unit.or_else(|| self.usual_time_unit());
         let column = columns.and_then(|columns| columns.arrival.as_deref());
         let times = match (request_rate, unit, column) {
-            (Some(rate), ..) => format!("{rate} requests per second as asked for"),
+            (Some(rate), ..) => format!("{} requests per second as asked for", Shown(rate)),
             (None, Some(unit), Some(column)) => {
                 format!(
                     "time stamps from {column}, a wall clock or a number of {}, the earliest becomes 0",
@@ -221,7 +222,8 @@ fn check_options(format: TraceFormat, files: usize, intake: &mut Intake<'_>) {
     let name = format.name();
     let columns = intake.options().columns.as_ref();
     let has_columns = columns.is_some();
-    let has_arrivals = columns.is_some_and(|columns| columns.arrival.is_some());
+    let arrival = columns.and_then(|columns| columns.arrival.as_deref());
+    let has_arrivals = arrival.is_some_and(|name| !name.is_empty());
     for (key, problem) in columns.map(TraceColumns::problems).unwrap_or_default() {
         intake.problem(Place::Whole, "columns", format!("{key} {problem}"));
     }
@@ -279,7 +281,10 @@ fn check_options(format: TraceFormat, files: usize, intake: &mut Intake<'_>) {
     refuse(
         rate.is_some_and(|(rate, _)| !(rate > 0.0 && rate.is_finite())),
         "request rate",
-        format!("{} requests per second: it must be finite and above 0", rate.map_or(0.0, |(rate, _)| rate)),
+        format!(
+            "{} requests per second: it must be finite and above 0",
+            Shown(rate.map_or(0.0, |(rate, _)| rate))
+        ),
     );
     refuse(
         block_size.is_some() && !format.has_block_size(),

@@ -5,6 +5,8 @@ use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
+use crate::simulation::Shown;
+
 /// Lengths above this are refused, so that the sum of two fits 32 bits.
 const LONGEST: u64 = i32::MAX as u64;
 /// From here on `f64` does not hold every whole number.
@@ -76,10 +78,15 @@ impl Scalar<'_> {
         match self {
             Self::Unsigned(value) => Ok(*value),
             Self::Negative(value) => Err(format!("{value} is negative; {what} cannot be")),
-            Self::Float(value) if *value < 0.0 => Err(format!("{value} is negative; {what} cannot be")),
-            Self::Float(value) if value.fract() != 0.0 => Err(format!("{value} is not a whole number")),
+            Self::Float(value) if *value < 0.0 => {
+                Err(format!("{} is negative; {what} cannot be", Shown(*value)))
+            }
+            Self::Float(value) if value.fract() != 0.0 => {
+                Err(format!("{} is not a whole number", Shown(*value)))
+            }
             Self::Float(value) if *value > EXACT as f64 => {
-                Err(format!("{value:.0} is beyond what can be read exactly; whole numbers go up to 2^64 - 1"))
+                let value = Shown(*value);
+                Err(format!("{value} is beyond what can be read exactly; whole numbers go up to 2^64 - 1"))
             }
             Self::Float(value) => Ok(*value as u64),
             other => Err(other.not_a_number()),
@@ -116,7 +123,7 @@ impl fmt::Display for Scalar<'_> {
         match self {
             Self::Unsigned(value) => write!(f, "{value}"),
             Self::Negative(value) => write!(f, "{value}"),
-            Self::Float(value) => write!(f, "{value}"),
+            Self::Float(value) => write!(f, "{}", Shown(*value)),
             Self::Text(text) => write!(f, "\"{}\"", shortened(text)),
             Self::Null => f.write_str("null"),
             Self::Bool(value) => write!(f, "{value}"),
