@@ -45,6 +45,7 @@ pub use layout::{
 };
 pub use nearest::{BoundReached, NearestMiss, WholeReplay};
 pub use objective::{Direction, Metrics, direction, metric, objective_name, objective_value, score};
+pub use policy_filter::DroppedPolicy;
 pub use pool::Skipped;
 pub use portion::Portion;
 pub use projection::{Domain, LayoutDimension, Projection, StructuredPool, Wish};

@@ -1,5 +1,7 @@
 //! Which scaling policies a goal can support.
 
+use serde::Serialize;
+
 use super::refusal::Refusal;
 use crate::config::presets::ScalingPolicy;
 use crate::config::search::{OptimizationGoal, OptimizationTarget};
@@ -51,12 +53,11 @@ pub(super) fn planner_target(target: OptimizationTarget) -> PlannerTarget {
 ///
 /// Throughput scaling needs a planner that aims for an SLA; any scaling under an SLA needs both of its token bounds.
 pub(super) fn filter(policies: &[ScalingPolicy], goal: &OptimizationGoal) -> Result<Filtered, Refusal> {
-    let aims_for_sla = planner_target(goal.target) == PlannerTarget::Sla;
     let supported = |policy: &&ScalingPolicy| goal.supports(policy);
     let kept: Vec<ScalingPolicy> = policies.iter().filter(supported).cloned().collect();
     let dropped: Vec<String> = policies.iter().filter(|policy| !supported(policy)).map(policy_name).collect();
     if kept.is_empty() {
-        let reason = if aims_for_sla {
+        let reason = if planner_target(goal.target) == PlannerTarget::Sla {
             "scaling under this goal needs both goal.sla.ttft_ms and goal.sla.itl_ms; give both"
         } else {
             "throughput scaling needs a goodput goal; add a `load_*` policy"
@@ -65,6 +66,32 @@ pub(super) fn filter(policies: &[ScalingPolicy], goal: &OptimizationGoal) -> Res
         return Err(Refusal::new("search_space.planner_scaling_policy", message));
     }
     Ok(Filtered { kept, dropped })
+}
+
+/// A policy that no candidate has, since the goal cannot support it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct DroppedPolicy {
+    /// The policy as it is configured.
+    pub policy: ScalingPolicy,
+    /// Why.
+    pub reason: &'static str,
+}
+
+impl DroppedPolicy {
+    /// Those of a search, in configured order.
+    pub(super) fn of(policies: &[ScalingPolicy], goal: &OptimizationGoal) -> Vec<Self> {
+        let reason = match planner_target(goal.target) {
+            PlannerTarget::Sla => {
+                "scaling by the bounds of requests needs both goal.sla.ttft_ms and goal.sla.itl_ms"
+            }
+            _ if goal.is_pareto() => {
+                "planners of a frontier aim for throughput, whatever its objectives; throughput scaling aims for bounds of requests"
+            }
+            _ => "throughput scaling aims for bounds of requests, which takes a goodput goal",
+        };
+        let dropped = policies.iter().filter(|policy| !goal.supports(policy));
+        dropped.map(|policy| Self { policy: policy.clone(), reason }).collect()
+    }
 }
 
 /// A policy as it is written, for messages.
@@ -99,6 +126,23 @@ mod tests {
         )
         .unwrap_err();
         assert!(refusal.to_string().contains("`hybrid_600_5`"), "{refusal}");
+    }
+
+    #[test]
+    fn what_is_dropped_is_told_with_the_reason() {
+        let all = policies(&["disabled", "throughput_180_5", "load_180_5", "hybrid_180_5"]);
+        let dropped = |target, sla| DroppedPolicy::of(&all, &goal(target, sla));
+        let both = Sla { ttft_ms: Some(500.0), itl_ms: Some(50.0), ..Sla::default() };
+        assert_eq!(dropped(OptimizationTarget::Goodput, Some(both)), []);
+        let on_a_frontier = dropped(OptimizationTarget::Pareto, Some(both));
+        let names: Vec<_> = on_a_frontier.iter().map(|one| policy_name(&one.policy)).collect();
+        assert_eq!(names, ["`throughput_180_5`", "`hybrid_180_5`"]);
+        assert!(on_a_frontier[0].reason.contains("a frontier aim for throughput"), "{on_a_frontier:?}");
+        let alone = dropped(OptimizationTarget::Throughput, None);
+        assert!(alone.len() == 2 && alone[0].reason.contains("a goodput goal"), "{alone:?}");
+        let end_to_end = Sla { e2e_ms: Some(1000.0), ..Sla::default() };
+        let halfway = dropped(OptimizationTarget::Goodput, Some(end_to_end));
+        assert!(halfway.len() == 3 && halfway[0].reason.contains("goal.sla.itl_ms"), "{halfway:?}");
     }
 
     #[test]

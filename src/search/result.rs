@@ -7,6 +7,7 @@ use super::branch::Plan;
 use super::evaluator::TIMED_OUT;
 use super::forecasts::Forecasts;
 use super::nearest::NearestMiss;
+use super::policy_filter::DroppedPolicy;
 use super::pool::Skipped;
 use super::portion::Portion;
 use super::ranking::{Candidate, frontier, rank};
@@ -48,6 +49,9 @@ pub struct SearchResult {
     pub screenings: Vec<Screening>,
     /// Shapes of workers that were left out, and branches of which nothing was left, with the reasons.
     pub skipped: Vec<Skipped>,
+    /// Scaling policies that the goal cannot support.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub dropped_policies: Vec<DroppedPolicy>,
     /// How each study ended.
     #[serde(skip)]
     pub studies: Vec<StudySummary>,
@@ -145,6 +149,10 @@ impl SearchResult {
             rejected,
             screenings,
             skipped: plan.skipped.clone(),
+            dropped_policies: DroppedPolicy::of(
+                &plan.config.search_space.planner_scaling_policy,
+                &plan.config.goal,
+            ),
             studies,
         }
     }

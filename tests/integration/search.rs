@@ -389,3 +389,37 @@ fn requests_that_are_rejected_are_seen_in_the_ranking_and_by_a_replay() {
     let reasons = place.run(&bar).ending(1).stdout;
     assert!(reasons.contains("were rejected because the engine can never run them"), "{reasons}");
 }
+
+#[test]
+fn policies_that_a_frontier_cannot_support_are_told_of_in_its_answer() {
+    let place = Workplace::with("search.yaml", ROUTERS);
+    let settings = [
+        "search_space.planner_scaling_policy=[disabled, load_180_5, throughput_180_5, {enable_throughput_scaling: true, \
+         enable_load_scaling: true, throughput_adjustment_interval_seconds: 60, load_adjustment_interval_seconds: 5}]",
+        "goal={target: pareto, pareto_objectives: [goodput, throughput_per_gpu], sla: {ttft_ms: 60, itl_ms: 12}}",
+        "sweep={sampler: halton, max_rounds: 1, candidates_per_round: 4}",
+    ];
+    let run = |command: &[&str]| {
+        let settings = settings.iter().flat_map(|setting| ["--set", setting]);
+        place.run(&command.iter().copied().chain(settings).collect::<Vec<_>>()).ending(0)
+    };
+    run(&["search", "search.yaml", "--output-dir", "whole"]);
+    let result = place.read_json("whole/candidates.json");
+    let dropped = result["dropped_policies"].as_array().unwrap();
+    assert_eq!(dropped[0]["policy"], "throughput_180_5");
+    assert_eq!(dropped[1]["policy"]["throughput_adjustment_interval_seconds"], 60);
+    assert_eq!(dropped.len(), 2);
+    assert!(dropped[0]["reason"].as_str().unwrap().starts_with("planners of a frontier aim for throughput"));
+    for index in ["0", "1"] {
+        let out = format!("--output-dir=part{index}");
+        run(&["search", "shard", "search.yaml", "--of=2", "--index", index, &out]);
+    }
+    place.run(&["search", "merge", "part0", "part1", "--output-dir", "merged"]).ending(0);
+    assert!(place.read("merged/candidates.json") == place.read("whole/candidates.json"));
+    place.run(&["report", "whole", "-o", "page.html"]).ending(0);
+    let page = place.read("page.html");
+    assert!(page.contains("Scaling policies that the goal cannot support"), "a table of them");
+    let unaffected = ["search", "search.yaml", "--output-dir", "other"];
+    place.run(&unaffected).ending(0);
+    assert!(place.read_json("other/candidates.json").get("dropped_policies").is_none());
+}

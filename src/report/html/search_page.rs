@@ -57,7 +57,8 @@ pub fn search_page(name: &str, files: &SearchFiles) -> Page {
         Section::Figures { heading: "Effect of each setting".into(), figures: effect_figures },
         Section::Figures { heading: "What did not count".into(), figures: vec![rejected(&files.result)] },
         rejected_table(&files.result),
-        left_out(&files.result),
+        left_out(&files.result, "skipped", "Left out beforehand"),
+        left_out(&files.result, "dropped_policies", "Scaling policies that the goal cannot support"),
     ]);
     if let Some(nearest) = files.result.get("nearest").filter(|nearest| nearest.is_object()) {
         let settings = pretty(&nearest["config"]);
@@ -258,9 +259,9 @@ fn rejected(result: &Value) -> Figure {
     }
 }
 
-/// What was left out before the search began.
-fn left_out(result: &Value) -> Section {
-    let skipped = list(&result["skipped"]);
+/// What was left out before the search began, as a list of the result has it.
+fn left_out(result: &Value, list_of: &str, heading: &str) -> Section {
+    let skipped = list(&result[list_of]);
     let columns: Vec<String> = skipped
         .first()
         .and_then(Value::as_object)
@@ -269,7 +270,7 @@ fn left_out(result: &Value) -> Section {
         .collect();
     let row = |one: &Value| columns.iter().map(|column| one[column].clone()).collect();
     Section::Table {
-        heading: "Left out beforehand".into(),
+        heading: heading.into(),
         filter: false,
         rows: skipped.iter().map(row).collect(),
         columns,
