@@ -2,6 +2,7 @@
 
 #[cfg(feature = "aic")]
 mod aic;
+mod alike;
 mod arguments;
 mod check;
 mod checks;

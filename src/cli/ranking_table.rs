@@ -4,18 +4,21 @@ use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use indexmap::IndexMap;
 use serde_json::{Map, Value};
 
+use super::alike::{alike, joined};
 use super::nearest_table::nearest_lines;
 use crate::report::record::{Standing, TimingSource};
 use crate::search::predictor_sweep::Comparison;
 use crate::search::{Candidate, Forecasts, SearchResult, StudyEnd, metric, reasons};
 
-/// Candidates that are shown; the files and the JSON form hold all.
+/// Rows that are shown; the files and the JSON form hold all candidates.
 const SHOWN: usize = 20;
 /// Different reasons that are shown.
 const REASONS_SHOWN: usize = 3;
 /// What stands where a candidate has no such setting or figure.
 const ABSENT: &str = "-";
 
+/// What a row of several candidates means.
+const ALIKE: &str = "alike: so many candidates came out the same in every figure; settings with several values made no difference there";
 /// Heading of what changes with a planner only.
 const AVERAGE_GPUS: &str = "avg GPUs";
 /// Figures that are shown when candidates have them: heading, name in the summary, factor.
@@ -39,12 +42,13 @@ pub(super) fn search_table(result: &SearchResult) -> String {
         if result.goal.is_pareto() {
             lines.push(format!("pareto front ({} non-dominated):", result.candidates.len()));
         }
-        lines.push(ranking(&result.candidates));
-        lines.extend(remarks(&result.candidates));
-    }
-    if result.candidates.len() > SHOWN {
-        let hidden = result.candidates.len() - SHOWN;
-        lines.push(format!("... and {hidden} more: `--format json` and `--output-dir` give all"));
+        let mut rows = alike(&result.candidates);
+        let hidden: usize = rows.split_off(rows.len().min(SHOWN)).iter().map(Vec::len).sum();
+        lines.push(ranking(&result.candidates, &rows));
+        lines.extend(remarks(&result.candidates, &rows));
+        if hidden > 0 {
+            lines.push(format!("... and {hidden} more: `--format json` and `--output-dir` give all"));
+        }
     }
     lines.extend(result.studies.iter().filter_map(|study| match study.end {
         StudyEnd::Stalled { found, wanted } => Some(format!(
@@ -87,8 +91,8 @@ fn load_predictors(forecasts: &Forecasts) -> String {
     format!("load predictors: {}", chosen.collect::<Vec<_>>().join(", "))
 }
 
-fn ranking(candidates: &[Candidate]) -> String {
-    let shown = &candidates[..candidates.len().min(SHOWN)];
+/// The candidates in `rows`, those of each row being alike.
+fn ranking(candidates: &[Candidate], rows: &[Vec<usize>]) -> String {
     let settings: Vec<_> = candidates.iter().map(|candidate| settings(&candidate.config)).collect();
     let knobs = varying(&settings);
     let figures: Vec<_> = FIGURES
@@ -105,15 +109,21 @@ fn ranking(candidates: &[Candidate]) -> String {
     let has_marks = candidates.iter().any(|candidate| !marks(candidate).is_empty());
     let regret = candidates[0].regret.map(|_| "regret %");
     let headings = ["rank"].into_iter().chain(objectives.iter().copied()).chain(regret).chain(["GPUs"]);
+    let has_alike = rows.iter().any(|row| row.len() > 1);
+    let headings = headings.chain(has_alike.then_some("alike"));
     let headings = headings.chain(has_marks.then_some("timing")).chain(knobs.iter().copied());
     table.set_header(headings.chain(figures.iter().map(|(heading, ..)| *heading)));
-    for (candidate, settings) in shown.iter().zip(&settings) {
+    for row in rows {
+        let candidate = &candidates[row[0]];
         let worth = objectives.iter().map(|name| figure(worth(candidate, name)));
         let regret = regret.map(|_| candidate.regret.map_or(ABSENT.into(), |regret| figure(regret * 100.0)));
         let place = [candidate.rank.to_string()].into_iter().chain(worth).chain(regret);
         let place = place.chain([candidate.used_gpus.to_string()]);
+        let place = place.chain(has_alike.then(|| row.len().to_string()));
         let marks = has_marks.then(|| told_marks(candidate));
-        let settings = knobs.iter().map(|knob| settings.get(*knob).map_or(ABSENT.into(), String::clone));
+        let settings = knobs.iter().map(|knob| {
+            joined(row.iter().map(|&place| settings[place].get(*knob).map_or(ABSENT, String::as_str)))
+        });
         let measured = figures.iter().map(|(_, name, factor)| {
             metric(&candidate.metrics, name).map_or(ABSENT.into(), |value| figure(value * factor))
         });
@@ -154,14 +164,18 @@ fn told_marks(candidate: &Candidate) -> String {
 }
 
 /// What the marks of the candidates that are shown mean.
-fn remarks(candidates: &[Candidate]) -> Vec<String> {
+fn remarks(candidates: &[Candidate], rows: &[Vec<usize>]) -> Vec<String> {
     let mut remarks: Vec<String> = Vec::new();
-    for candidate in candidates.iter().take(SHOWN) {
+    let shown = || rows.iter().map(|row| &candidates[row[0]]);
+    if rows.iter().any(|row| row.len() > 1) {
+        remarks.push(ALIKE.into());
+    }
+    for candidate in shown() {
         for timing in candidate.timing.values().filter(|timing| timing.standing() != Standing::Formula) {
             remarks.extend(timing.doubt().filter(|doubt| !remarks.contains(doubt)));
         }
     }
-    let extrapolated = candidates.iter().take(SHOWN).any(|one| marks(one).contains(&"extrapolated"));
+    let extrapolated = shown().any(|one| marks(one).contains(&"extrapolated"));
     let outside = "extrapolated: some passes lie outside what their timing was sampled from";
     remarks.extend(extrapolated.then(|| outside.to_owned()));
     remarks

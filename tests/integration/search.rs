@@ -54,6 +54,24 @@ fn the_best_candidate_replays_to_its_score_from_anywhere() {
 }
 
 #[test]
+fn candidates_that_come_out_the_same_share_a_row() {
+    let place = Workplace::with("search.yaml", &three_points());
+    let answer = place.run(&["search", "search.yaml", "--output-dir", "out"]).ending(0);
+    assert_eq!(place.read_json("out/candidates.json")["candidates"].as_array().unwrap().len(), 3);
+    let rows: Vec<Vec<&str>> =
+        answer.stdout.lines().take(2).map(|line| line.split_whitespace().collect()).collect();
+    let cell = |heading: &str| rows[1][rows[0].iter().position(|one| *one == heading).unwrap()];
+    assert_eq!((cell("rank"), cell("alike"), cell("max_num_seqs")), ("1", "3", "256|512|1024"));
+    assert!(answer.stdout.lines().nth(2).unwrap().starts_with("alike: "), "{}", answer.stdout);
+    assert!(!answer.stdout.contains("more: `--format json`"), "{}", answer.stdout);
+    let different =
+        ["search_space.agg_max_num_seqs=[256]", "search_space.router_mode=[round_robin, power_of_two]"];
+    let answer =
+        place.run(&["search", "search.yaml", "--set", different[0], "--set", different[1]]).ending(0);
+    assert!(!answer.stdout.contains("alike"), "{}", answer.stdout);
+}
+
+#[test]
 fn the_best_candidate_of_a_trace_finds_its_trace() {
     let place = Workplace::new();
     let row = |row: u32| {

@@ -1,0 +1,50 @@
+//! Candidates whose replays came out the same: one row of the ranking for all of them.
+
+use std::cmp::Ordering;
+
+use indexmap::{IndexMap, IndexSet};
+
+use crate::search::Candidate;
+
+/// Different values of a setting that are written out.
+const WRITTEN_OUT: usize = 3;
+
+/// The places of the candidates, those together that have as many GPUs and the same value of every figure; in the order of the
+/// first of each.
+pub(super) fn alike(candidates: &[Candidate]) -> Vec<Vec<usize>> {
+    let mut groups: IndexMap<String, Vec<usize>> = IndexMap::new();
+    for (place, candidate) in candidates.iter().enumerate() {
+        let figures = serde_json::to_string(&(candidate.used_gpus, &candidate.metrics));
+        groups.entry(figures.expect("figures are plain data")).or_default().push(place);
+    }
+    groups.into_values().collect()
+}
+
+/// The values of a setting among candidates that came out the same: each once, numbers in ascending order, or the first and the
+/// last of many.
+pub(super) fn joined<'a>(values: impl Iterator<Item = &'a str>) -> String {
+    let mut values: IndexSet<&str> = values.collect();
+    let number = |value: &str| value.parse::<f64>().ok();
+    if values.iter().all(|value| number(value).is_some()) {
+        values.sort_by(|left, right| number(left).partial_cmp(&number(right)).unwrap_or(Ordering::Equal));
+    }
+    match (values.first(), values.last()) {
+        (Some(first), Some(last)) if values.len() > WRITTEN_OUT => format!("{first}|..|{last}"),
+        _ => values.into_iter().collect::<Vec<_>>().join("|"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_few_values_are_written_out_each_once() {
+        let of = |values: &[&'static str]| joined(values.iter().copied());
+        assert_eq!(of(&["256", "256"]), "256");
+        assert_eq!(of(&["1024", "256", "256"]), "256|1024");
+        assert_eq!(of(&["256", "-", "256", "1024"]), "256|-|1024");
+        assert_eq!(of(&["0.0", "0.5", "1.0", "2.0"]), "0.0|..|2.0");
+        assert_eq!(of(&[]), "");
+    }
+}
