@@ -20,18 +20,24 @@ pub(super) fn alike(candidates: &[Candidate]) -> Vec<Vec<usize>> {
     groups.into_values().collect()
 }
 
-/// The values of a setting among candidates that came out the same: each once, numbers in ascending order, or the first and the
-/// last of many.
+/// The values of a setting among candidates that came out the same: each once, or the first and the last of many.
 pub(super) fn joined<'a>(values: impl Iterator<Item = &'a str>) -> String {
-    let mut values: IndexSet<&str> = values.collect();
+    let values = different(values);
+    match values[..] {
+        [first, .., last] if values.len() > WRITTEN_OUT => format!("{first}|..|{last}"),
+        _ => values.join("|"),
+    }
+}
+
+/// Each value once; numbers in ascending order.
+pub(super) fn different<'a>(values: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let values: IndexSet<&str> = values.collect();
     let number = |value: &str| value.parse::<f64>().ok();
+    let mut values: Vec<&str> = values.into_iter().collect();
     if values.iter().all(|value| number(value).is_some()) {
         values.sort_by(|left, right| number(left).partial_cmp(&number(right)).unwrap_or(Ordering::Equal));
     }
-    match (values.first(), values.last()) {
-        (Some(first), Some(last)) if values.len() > WRITTEN_OUT => format!("{first}|..|{last}"),
-        _ => values.into_iter().collect::<Vec<_>>().join("|"),
-    }
+    values
 }
 
 #[cfg(test)]

@@ -3,8 +3,10 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
+use indexmap::IndexMap;
 use serde_json::{Value, json};
 
+use super::alike::different;
 use super::arguments::{ExplainCommand, Format, StrictTiming};
 use super::console::Console;
 use super::failure::{Failure, Status};
@@ -239,11 +241,13 @@ fn explain_tick(folder: &Path, tick: u64) -> Result<Explanation, Failure> {
 fn explain_candidate(folder: &Path, rank: usize) -> Result<Explanation, Failure> {
     let result = search_result(folder)?;
     let one = candidate(folder, &result, rank)?;
-    let next = result["candidates"].get(rank);
+    let candidates = result["candidates"].as_array().map_or(&[][..], Vec::as_slice);
+    let numbered = || (1..).zip(candidates);
+    let next = numbered().skip(rank).find(|(_, other)| !came_out_as(one, other));
     let is_frontier = is_frontier(&result);
     let gpus = gpus(one);
     let mut text = if is_frontier {
-        let count = result["candidates"].as_array().map_or(0, Vec::len);
+        let count = candidates.len();
         format!("rank {rank} of {count} along the frontier: {} {gpus}\n", objectives(one))
     } else {
         format!("rank {rank}: score {} {gpus}\n", shown(&one["score"]))
@@ -265,12 +269,15 @@ fn explain_candidate(folder: &Path, rank: usize) -> Result<Explanation, Failure>
             writeln!(text, "  {name:<28} {:>12}   {sign} {:>10}   {verdict}", figure(value), figure(bound));
         rows.push(json!({"bound": name, "value": value, "limit": bound, "verdict": verdict}));
     }
+    let alike: Vec<(usize, &Value)> =
+        numbered().filter(|&(place, other)| place != rank && came_out_as(one, other)).collect();
+    text += &alike_text(one, &alike);
     let mut changes = Vec::new();
     match next {
+        None if alike.iter().any(|&(place, _)| place > rank) => text += "no other result comes behind it\n",
         None if is_frontier => text += "it is the last along the frontier\n",
         None => text += "it is the last of the ranking\n",
-        Some(next) => {
-            let place = rank + 1;
+        Some((place, next)) => {
             let _ = if is_frontier {
                 writeln!(text, "next along it is rank {place}: {}; settings that differ", objectives(next))
             } else {
@@ -296,11 +303,43 @@ fn explain_candidate(folder: &Path, rank: usize) -> Result<Explanation, Failure>
     let changes =
         changes.iter().map(|(path, own, other)| json!({"setting": path, "here": own, "there": other}));
     let worth = if is_frontier { "objectives" } else { "score" };
+    let alike: Vec<usize> = alike.iter().map(|(place, _)| *place).collect();
     let json = json!({
         "rank": rank, worth: one[worth], "used_gpus": one["used_gpus"], "avg_gpu": one["metrics"]["avg_gpu"], "bounds": rows,
-        "next": next.map(|next| json!({worth: next[worth], "settings": changes.collect::<Vec<_>>()})),
+        "alike": alike,
+        "next": next.map(|(place, next)| {
+            json!({"rank": place, worth: next[worth], "settings": changes.collect::<Vec<_>>()})
+        }),
     });
     Ok(Explanation { text, json })
+}
+
+/// Whether two candidates have as many GPUs and the same value of every figure.
+fn came_out_as(one: &Value, other: &Value) -> bool {
+    one["used_gpus"] == other["used_gpus"] && one["metrics"] == other["metrics"]
+}
+
+/// Which settings made no difference, seen from those that came out as this one did.
+fn alike_text(one: &Value, alike: &[(usize, &Value)]) -> String {
+    let Some((first, _)) = alike.first() else { return String::new() };
+    let others = match alike.len() {
+        1 => String::new(),
+        count => format!(" and {} more", count - 1),
+    };
+    let mut settings: IndexMap<String, (String, Vec<String>)> = IndexMap::new();
+    for (_, other) in alike {
+        for (path, own, there) in differing(&one["config"], &other["config"]) {
+            let (own, there) = apart(&own, &there);
+            settings.entry(path).or_insert_with(|| (own, Vec::new())).1.push(there);
+        }
+    }
+    let mut text =
+        format!("the same in every figure as rank {first}{others}; settings that made no difference\n");
+    for (path, (own, there)) in settings {
+        let there = different(there.iter().map(String::as_str)).join(" or ");
+        let _ = writeln!(text, "  {path}: {own} here, {there} there");
+    }
+    text
 }
 
 /// The GPUs of a candidate in words: those of a fleet that changes only begin with what its layout says.

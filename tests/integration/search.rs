@@ -64,6 +64,14 @@ fn candidates_that_come_out_the_same_share_a_row() {
     assert_eq!((cell("rank"), cell("alike"), cell("max_num_seqs")), ("1", "3", "256|512|1024"));
     assert!(answer.stdout.lines().nth(2).unwrap().starts_with("alike: "), "{}", answer.stdout);
     assert!(!answer.stdout.contains("more: `--format json`"), "{}", answer.stdout);
+    let told = place.run(&["explain", "candidate", "out", "--rank", "1"]).ending(0).stdout;
+    for line in [
+        "the same in every figure as rank 2 and 1 more; settings that made no difference",
+        "  agg_max_num_seqs: 1024 here, 256 or 512 there",
+        "no other result comes behind it",
+    ] {
+        assert!(told.lines().any(|one| one == line), "{line}: {told}");
+    }
     let different =
         ["search_space.agg_max_num_seqs=[256]", "search_space.router_mode=[round_robin, power_of_two]"];
     let answer =
