@@ -12,6 +12,10 @@ use super::workload_form::ArrivalKind;
 pub(super) fn columns(section: &Section<'_>) -> Option<TraceColumns> {
     let (input, output) = (section.text("input_length").required(), section.text("output_length").required());
     let (arrival, request_id) = (section.text("arrival").optional(), section.text("request_id").optional());
+    if arrival.is_none() && section.has("arrival") {
+        // What is wrong with the name has been said; that there is no such column would be wrong.
+        return None;
+    }
     let columns = TraceColumns { input_length: input?, output_length: output?, arrival, request_id };
     for (key, problem) in columns.problems() {
         section.problem(key, problem);

@@ -163,6 +163,17 @@ fn keys_without_a_meaning_in_the_form_are_refused() {
         place.write("scenario.yaml", &scenario(workload));
         place.run(&["check", "scenario.yaml"]).refusing(&parts);
     }
+    // What would follow from an empty name is not said beside it.
+    let place = Workplace::with("trace", "");
+    let empty = "trace_format: columns, trace_columns: {input_length: a, output_length: b, arrival: \"\"}";
+    place.write("scenario.yaml", &scenario(empty));
+    let answer = place.run(&["check", "scenario.yaml"]).ending(2);
+    assert!(
+        answer.stderr.contains("workload.trace_columns.arrival: `\"\"` is not a name"),
+        "{}",
+        answer.stderr
+    );
+    assert!(!answer.stderr.contains("has no time stamps"), "{}", answer.stderr);
 }
 
 #[test]
