@@ -369,6 +369,7 @@ fn bounds(candidate: &Value, goal: &Value) -> Vec<(String, f64, f64, bool)> {
         }
     }
     bounds.extend(bounds_of_planner(candidate));
+    bounds.extend(bounds_of_engines(candidate));
     for (key, name, figure) in [
         ("ttft_ms", "mean TTFT of the SLA", "mean_ttft_ms"),
         ("itl_ms", "mean TPOT of the SLA", "mean_tpot_ms"),
@@ -380,6 +381,25 @@ fn bounds(candidate: &Value, goal: &Value) -> Vec<(String, f64, f64, bool)> {
     }
     if let (Some(bound), Some(value)) = (goal["min_attainment"].as_f64(), metric("attainment")) {
         bounds.push(("attainment".to_owned(), value, bound, false));
+    }
+    bounds
+}
+
+/// The limits of each pool's engines, beside the most that any of its ranks did.
+fn bounds_of_engines(candidate: &Value) -> Vec<(String, f64, f64, bool)> {
+    let mut bounds = Vec::new();
+    // Aggregated workers count as decode.
+    for (pool, role) in [("agg", "decode"), ("prefill", "prefill"), ("decode", "decode")] {
+        let engine = &candidate["scenario"]["deployment"][pool]["engine"];
+        for (limit, peak, name) in [
+            ("max_num_seqs", "peak_running_requests", "running requests of a rank"),
+            ("max_num_batched_tokens", "peak_batched_tokens", "tokens of a pass"),
+        ] {
+            let most = candidate["metrics"][format!("{role}_{peak}")].as_f64();
+            if let (Some(limit), Some(most)) = (engine[limit].as_f64(), most) {
+                bounds.push((format!("{name} ({pool})"), most, limit, true));
+            }
+        }
     }
     bounds
 }

@@ -33,6 +33,7 @@ pub use self::passes::Passes;
 
 use self::kv::FutureUses;
 use self::metrics::{Accepted, PassMetrics};
+use crate::report::peaks::Peaks;
 use crate::report::record::Counters;
 use crate::simulation::{InvalidDuration, SimTime};
 use crate::timing::{Chunk, PassPricer};
@@ -122,6 +123,11 @@ pub trait Engine: Send {
 
     /// What was counted in passes that are over.
     fn counters(&self) -> Counters;
+
+    /// How near it came to the limits of its options; `None` if it does not keep account of that.
+    fn peaks(&self) -> Option<Peaks> {
+        None
+    }
 
     /// What pass number `pass` of those in progress is made of: planners steer by it and timelines show it. Only asked for after
     /// [`watch`](Self::watch). `wall` is filled in by the worker; [`PassMetrics::after`] leads from the first pass of a run to a

@@ -13,6 +13,7 @@ mod gap_buckets;
 pub mod gap_tally;
 mod gaps;
 pub mod html;
+pub mod peaks;
 pub mod phases;
 pub mod record;
 pub mod requests;

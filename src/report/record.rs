@@ -5,6 +5,7 @@ use indexmap::IndexMap;
 use super::activity::Activity;
 use super::distribution::NS_PER_MS;
 use super::gap_tally::GapTally;
+use super::peaks::Peaks;
 use super::scaling::ScalingRecord;
 use crate::config::scenario::Sla;
 use crate::simulation::{SimDuration, SimTime};
@@ -28,6 +29,8 @@ pub struct RunRecord {
     pub pools: Vec<PoolRecord>,
     /// Counters over all workers.
     pub counters: Counters,
+    /// How far the ranks of each role went towards the limits of their engines, for engines that tell.
+    pub peaks: IndexMap<Role, Option<Peaks>>,
     /// How the fleet changed; empty where nobody changes it.
     pub scaling: ScalingRecord,
     /// What was going on in detail; empty unless it was asked for.

@@ -17,6 +17,7 @@ use serde::ser::{Serialize, Serializer};
 
 use super::distribution::Distribution;
 use super::gaps::PooledGaps;
+use super::peaks::Peaks;
 use super::record::{PoolRecord, RequestRecord, Role, RunRecord, Status};
 use crate::config::scenario::Sla;
 use crate::simulation::SimDuration;
@@ -79,6 +80,10 @@ pub struct Summary {
     pub extrapolated_lookups: Option<u64>,
     /// Ticks of the planner; `None` without one.
     pub planner_total_ticks: Option<u64>,
+    /// The most that any prefill rank did at a time; `None` without one, or if its engine does not tell.
+    pub prefill_peaks: Option<Peaks>,
+    /// The same of decode ranks; aggregated ranks count here.
+    pub decode_peaks: Option<Peaks>,
     /// Arrival to first token.
     pub ttft_ms: Distribution,
     /// First to second token.
@@ -178,6 +183,8 @@ impl Summary {
             first_admission_prefix_cache_reused_ratio: ratio(first_reused as f64, input as f64),
             committed_prefill_tokens: record.counters.committed_prefill_tokens,
             extrapolated_lookups: extrapolated_lookups(record),
+            prefill_peaks: peaks(record, |role| role == Role::Prefill),
+            decode_peaks: peaks(record, |role| role != Role::Prefill),
             planner_total_ticks: record.scaling.is_planned.then_some(record.scaling.ticks.len() as u64),
             ttft_ms: completed.times(RequestRecord::ttft),
             ttst_ms: completed.times(RequestRecord::ttst),
@@ -242,6 +249,11 @@ impl Summary {
             ),
         ]);
         figures.extend(self.extrapolated_lookups.map(|lookups| count("extrapolated_lookups", lookups)));
+        for (pool, peaks) in [("prefill", self.prefill_peaks), ("decode", self.decode_peaks)] {
+            let Some(peaks) = peaks else { continue };
+            figures.push(count(&format!("{pool}_peak_running_requests"), peaks.running_requests.into()));
+            figures.push(count(&format!("{pool}_peak_batched_tokens"), peaks.batched_tokens.into()));
+        }
         figures.extend(self.planner_total_ticks.map(|ticks| count("planner_total_ticks", ticks)));
         for (name, _, distribution) in self.distributions() {
             figures.push(count(&format!("num_{name}_samples"), distribution.count));
@@ -318,6 +330,13 @@ impl<'a> Completed<'a> {
         let mut values: Vec<f64> = self.0.iter().filter_map(|(request, _)| value(request)).collect();
         Distribution::of_values(&mut values)
     }
+}
+
+/// Of all ranks of some roles, if there are any and all of them tell.
+fn peaks(record: &RunRecord, is_wanted: impl Fn(Role) -> bool) -> Option<Peaks> {
+    let mut wanted = record.peaks.iter().filter(|(role, _)| is_wanted(**role)).map(|(_, peaks)| *peaks);
+    let first = wanted.next()??;
+    wanted.try_fold(first, |most, peaks| Some(most.or(peaks?)))
 }
 
 /// Of all pools whose timing has an outside, if there are any.

@@ -30,6 +30,7 @@ mod study;
 #[cfg(test)]
 mod test_support;
 mod trial;
+mod unreached;
 mod unroll;
 mod watchdog;
 

@@ -8,6 +8,7 @@ use crate::engine::TokenStamps;
 use crate::report::activity::{ActivityDetail, AdmissionRecord, ChunkSpan, PassSpan, RouteRecord};
 use crate::report::attainment::within_share;
 use crate::report::gap_tally::GapTally;
+use crate::report::peaks::Peaks;
 use crate::report::record::{Counters, HandoffRecord, PassTimeline, RequestRecord, Role, RunRecord, Status};
 use crate::report::scaling::{FleetChange, FleetStep, ScalingCause, ScalingEvent, TickRow};
 use crate::simulation::SimTime;
@@ -251,8 +252,16 @@ impl Recorder {
     }
 
     /// The last word of a worker rank.
-    pub fn rank_finished(&mut self, timeline: PassTimeline, counters: Counters) {
+    pub fn rank_finished(
+        &mut self,
+        role: Role,
+        timeline: PassTimeline,
+        counters: Counters,
+        peaks: Option<Peaks>,
+    ) {
         self.happened(timeline.ends.last().copied().unwrap_or_default());
+        let most = self.record.peaks.entry(role).or_insert(Some(Peaks::default()));
+        *most = most.zip(peaks).map(|(most, peaks)| most.or(peaks));
         self.record.timelines.push(timeline);
         self.record.counters.add(counters);
     }

@@ -39,6 +39,7 @@ use super::speculation::Speculation;
 use super::waiting::WaitingQueue;
 use super::{Cadence, Engine, EngineError, HandOff, Inputs, Reservation, Signals, TokenStamps};
 use crate::config::scenario::{EngineOptions, PreemptionMode};
+use crate::report::peaks::Peaks;
 use crate::report::record::{Counters, Role};
 use crate::simulation::SimTime;
 use crate::timing::Chunk;
@@ -125,6 +126,7 @@ pub struct PagedEngine<R> {
     running_counters: Counters,
     /// Counters of what is over.
     counters: Counters,
+    peaks: Peaks,
     path: Vec<PathStep>,
     rules: PhantomData<R>,
 }
@@ -161,6 +163,7 @@ impl<R: Rules> PagedEngine<R> {
             passes: Passes::default(),
             running_counters: Counters::default(),
             counters: Counters::default(),
+            peaks: Peaks::default(),
             path: Vec::new(),
             rules: PhantomData,
         }
@@ -243,6 +246,10 @@ impl<R: Rules> Engine for PagedEngine<R> {
 
     fn watch(&mut self) {
         self.metrics.get_or_insert_default();
+    }
+
+    fn peaks(&self) -> Option<Peaks> {
+        Some(self.peaks)
     }
 
     fn pass_metrics(&self, pass: usize) -> PassMetrics {

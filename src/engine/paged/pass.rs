@@ -188,6 +188,7 @@ impl<R: Rules> PagedEngine<R> {
         let chunk = is_charged.then_some(Chunk { new_tokens, prefix_tokens: before });
         self.pass.work.push(Work { request: sequence.request, tokens, chunk });
         self.pass.budget -= tokens;
+        self.peaks.see_batched(self.limits.max_num_batched_tokens - self.pass.budget);
     }
 
     /// Takes the blocks of a running request and puts it at the head of the waiting queue.
@@ -304,8 +305,7 @@ impl<R: Rules> PagedEngine<R> {
         assert!(grown, "admission made sure of room for the whole sequence");
         let reused_tokens = if self.role == Role::Decode { 0 } else { cached };
         signals.admitted.push(Admission { request: sequence.request, reused_tokens });
-        self.running.push(sequence);
-        self.compute(self.running.len() - 1, tokens);
+        self.run(sequence, tokens);
         Head::Taken
     }
 
@@ -328,8 +328,14 @@ impl<R: Rules> PagedEngine<R> {
     fn admit_active(&mut self, position: usize, signals: &mut Signals) {
         let Some(sequence) = self.waiting.remove(position) else { return };
         signals.admitted.push(Admission { request: sequence.request, reused_tokens: 0 });
+        self.run(sequence, 0);
+    }
+
+    /// Takes a request into the batch, with so many tokens of its work.
+    fn run(&mut self, sequence: Sequence, tokens: u32) {
         self.running.push(sequence);
-        self.compute(self.running.len() - 1, 0);
+        self.peaks.see_running(self.running.len());
+        self.compute(self.running.len() - 1, tokens);
     }
 
     /// Requests that hold their blocks already need not wait for a head that finds none: it may be waiting for theirs.

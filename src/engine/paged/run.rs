@@ -58,6 +58,7 @@ impl<R: Rules> PagedEngine<R> {
         };
         self.pass.kind = PassKind::Run;
         self.passes.begin();
+        self.peaks.see_batched(batch.requests);
         if self.metrics.is_some() {
             let mut metrics = PassMetrics::default();
             self.running.iter().for_each(|sequence| metrics.decode.add(sequence.known()));

@@ -42,6 +42,7 @@ use super::metrics::{PassMetrics, Tally};
 use super::passes::{PassKind, Passes};
 use super::{Cadence, Engine, EngineError, HandOff, Inputs, Reservation, Signals, TokenStamps, sequence};
 use crate::config::scenario::{EngineOptions, SglangSchedulePolicy};
+use crate::report::peaks::Peaks;
 use crate::report::record::{Counters, Role};
 use crate::simulation::SimTime;
 use crate::timing::Chunk;
@@ -122,6 +123,7 @@ pub struct SglangEngine {
     passes: Passes,
     /// The counters with those of a pass that is not over.
     running_counters: Counters,
+    peaks: Peaks,
     /// The counters of passes that are over.
     counters: Counters,
     path: Vec<PathStep>,
@@ -152,6 +154,7 @@ impl SglangEngine {
             metrics: None,
             passes: Passes::default(),
             running_counters: Counters::default(),
+            peaks: Peaks::default(),
             counters: Counters::default(),
             path: Vec::new(),
             inputs,
@@ -264,6 +267,10 @@ impl Engine for SglangEngine {
 
     fn watch(&mut self) {
         self.metrics.get_or_insert_default();
+    }
+
+    fn peaks(&self) -> Option<Peaks> {
+        Some(self.peaks)
     }
 
     fn pass_metrics(&self, pass: usize) -> PassMetrics {

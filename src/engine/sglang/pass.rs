@@ -64,6 +64,7 @@ impl SglangEngine {
             self.metrics = Some(self.measure());
         }
         if !self.pass.batch.is_empty() {
+            self.peaks.see_batched(u32::try_from(self.pass.new_tokens()).unwrap_or(u32::MAX));
             let end = now + self.inputs.pricer.pass(&self.pass.chunks, self.first_token_decodes())?;
             self.pass.kind = PassKind::Evaluated;
             self.passes.begin();
@@ -94,6 +95,7 @@ impl SglangEngine {
         self.pass.has_retracted = false;
         loop {
             self.admit(signals);
+            self.peaks.see_running(self.running.len() + self.pass.batch.len());
             let retracts = self.pass.batch.is_empty() && self.retract();
             if !retracts || !self.running.is_empty() {
                 return;

@@ -48,6 +48,7 @@ impl SglangEngine {
                 forecast.add(room, remaining.saturating_sub(self.limits.most_promised));
             }
         }
+        self.peaks.see_batched(batch.requests);
         self.pass.kind = PassKind::Run;
         self.passes.begin();
         if batch.requests == 0 {

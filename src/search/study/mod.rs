@@ -10,7 +10,9 @@
 
 mod actor;
 mod best;
+mod circumstances;
 mod conclusion;
+mod foresight;
 mod leaderboard;
 mod merge;
 mod pool;

@@ -12,7 +12,9 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use serde_json::{Map, Value};
 
 use super::best::Best;
+use super::circumstances::{identity, limits, over_budget};
 use super::conclusion::{Conclusion, conclude};
+use super::foresight::{Foresight, Outlook};
 use super::schedule::{Course, Demand, Schedule, StudyEnd};
 use super::screening::{Screened, Screening};
 use crate::config::scenario::Scenario;
@@ -23,6 +25,7 @@ use crate::search::portion::Portion;
 use crate::search::sampler::{Observation, Sampler};
 use crate::search::space::Point;
 use crate::search::trial::{Evaluation, Outcome, Timings, TrialRecord};
+use crate::search::unreached::Limits;
 use crate::serving;
 
 /// Chunks of suggestions that are under way at a time.
@@ -63,6 +66,7 @@ pub(crate) struct Rounds {
     requests: u64,
     /// What ends evaluations before their time.
     limits: String,
+    foresight: Foresight,
     /// What prices each layout.
     timings: FxHashMap<u32, Timings>,
     any_failed: bool,
@@ -119,6 +123,7 @@ impl Rounds {
             past: Vec::new(),
             requests: 0,
             limits,
+            foresight: Foresight::default(),
             timings: FxHashMap::default(),
             any_failed: false,
             best: None,
@@ -173,6 +178,10 @@ impl Rounds {
                 self.end_stage(StudyEnd::RoundsDone);
             }
             while self.chunks.len() < CHUNKS && self.end.is_none() && self.ask() {}
+            if self.end.is_none() {
+                let waiting = self.foresight.take_waiting();
+                step.jobs.extend(waiting.into_iter().filter_map(|trial| self.job(trial)));
+            }
             while self.end.is_none() && self.is_needed(self.started) {
                 step.jobs.extend(self.start());
             }
@@ -194,9 +203,28 @@ impl Rounds {
         let number = self.started;
         self.started += 1;
         self.recall(number);
+        self.job(number)
+    }
+
+    /// The evaluation of a started trial, if it is certain by now that there has to be one.
+    fn job(&mut self, number: usize) -> Option<Job> {
         let trial = &self.trials[number];
         let scenario = trial.scenario.clone().filter(|_| matches!(trial.state, State::Running))?;
-        Some(Job { trial: number, scenario, bar: trial.bar })
+        match self.foresight.of(number) {
+            Outlook::Unknown => return Some(Job { trial: number, scenario, bar: trial.bar }),
+            Outlook::TooEarly => self.foresight.wait(number),
+            Outlook::Known(metrics) => {
+                tracing::debug!(trial = number, "comes out as an earlier one, whose limits were not reached");
+                self.evaluated(number, Evaluation::Measured((*metrics).clone()));
+            }
+        }
+        None
+    }
+
+    /// Keeps the evaluation of a trial until it is committed.
+    fn evaluated(&mut self, number: usize, evaluation: Evaluation) {
+        self.foresight.settle(number, &evaluation);
+        self.trials[number].state = State::Evaluated(evaluation);
     }
 
     /// Asks for the next suggestions; returns whether there are any.
@@ -234,6 +262,7 @@ impl Rounds {
     fn drop_unneeded(&mut self) {
         self.trials.truncate(self.committed);
         self.first_by_key.retain(|_, first| *first < self.committed);
+        self.foresight.forget_from(self.committed);
         self.started = self.committed;
         self.chunks.clear();
     }
@@ -286,8 +315,12 @@ impl Rounds {
                 trial.timing = self.timing(trial.point.layout, &unrolled.scenario);
                 let circumstances = [identity(&trial.timing), self.limits.clone()].concat();
                 trial.evaluation = evaluation_key(&unrolled.key(), &circumstances, self.requests);
-                let over_budget = self.over_budget(unrolled.used_gpus, &unrolled.scenario);
+                let space = &self.branch.config.search_space;
+                let over_budget = over_budget(space, unrolled.used_gpus, &unrolled.scenario);
                 trial.state = self.known(number, &trial.evaluation, over_budget);
+                if let (State::Running, Some(limits)) = (&trial.state, Limits::of(&unrolled)) {
+                    self.foresight.enter(number, limits, trial.bar);
+                }
                 trial.used_gpus = unrolled.used_gpus;
                 trial.config = unrolled.config;
                 trial.scenario = Some(Arc::new(unrolled.scenario));
@@ -326,16 +359,11 @@ impl Rounds {
     /// Takes over what an earlier run has found out about a trial; ends the study if that was another trial.
     fn recall(&mut self, number: usize) {
         let Some(past) = self.past.get(number) else { return };
-        let trial = &mut self.trials[number];
-        let same = match trial.state {
-            State::Repeats(_) => past.is(&trial.evaluation),
-            _ => match past.recall(&trial.evaluation) {
-                Some(evaluation) => {
-                    trial.state = State::Evaluated(evaluation);
-                    true
-                }
-                None => false,
-            },
+        let own = &self.trials[number];
+        let recalled = past.recall(&own.evaluation);
+        let same = match own.state {
+            State::Repeats(_) => past.is(&own.evaluation),
+            _ => recalled.is_some(),
         };
         let trial = past.trial();
         if !same {
@@ -343,21 +371,9 @@ impl Rounds {
         } else if !past.agrees_with_itself(&self.branch.config.goal) {
             self.end.get_or_insert(StudyEnd::Contradicted { trial });
         }
-    }
-
-    /// Why a candidate needs more GPUs than there are: those that it starts with, or those that its planner keeps whatever it finds.
-    fn over_budget(&self, used_gpus: u32, scenario: &Scenario) -> Option<String> {
-        let (space, deployment) = (&self.branch.config.search_space, &scenario.deployment);
-        let budget = space.gpu_budget;
-        if used_gpus > budget {
-            return Some(format!("uses {used_gpus} GPUs, over search_space.gpu_budget {budget}"));
+        if let (Some(evaluation), false) = (recalled, matches!(own.state, State::Repeats(_))) {
+            self.evaluated(number, evaluation);
         }
-        let workers = space.min_endpoint.filter(|_| deployment.planner.is_some())?;
-        let pools = [&deployment.agg, &deployment.prefill, &deployment.decode].into_iter().flatten();
-        let kept = pools.map(|pool| u64::from(workers) * u64::from(pool.gpus_per_worker())).sum::<u64>();
-        (kept > u64::from(budget)).then(|| {
-            format!("min_endpoint {workers} keeps {kept} GPUs, over search_space.gpu_budget {budget}")
-        })
     }
 
     /// What is known of a trial before any replay.
@@ -379,7 +395,7 @@ impl Rounds {
         if evaluation == Evaluation::Interrupted {
             return self.interrupt();
         }
-        *state = State::Evaluated(evaluation);
+        self.evaluated(trial, evaluation);
     }
 
     /// Commits the next trial if that can be: in the order of suggestion, up to the first that is still being evaluated.
@@ -481,17 +497,4 @@ impl Rounds {
             scenario: trial.scenario.clone(),
         }
     }
-}
-
-/// What ends the evaluations of a branch before their time, as text.
-fn limits(branch: &Branch) -> String {
-    let (goal, sweep) = (&branch.config.goal, &branch.config.sweep);
-    let gpu_budget = branch.config.search_space.gpu_budget;
-    format!("{:?} {:?} {:?} {gpu_budget}", goal.min_attainment, sweep.max_eval_passes, sweep.top)
-}
-
-/// What tells one timing from another, as text.
-fn identity(timing: &Timings) -> String {
-    let identities: Timings = timing.iter().map(|(pool, timing)| (*pool, timing.identity())).collect();
-    serde_json::to_string(&identities).expect("an identity is plain data")
 }

@@ -42,14 +42,14 @@ impl Sampler for Scripted {
 }
 
 /// What a study with a scripted sampler did: trials, what the sampler heard, replays, and why it ended.
-struct Course {
-    records: Vec<TrialRecord>,
+pub(super) struct Course {
+    pub(super) records: Vec<TrialRecord>,
     heard: Vec<Option<f64>>,
-    replays: usize,
+    pub(super) replays: usize,
     end: StudyEnd,
 }
 
-fn course(
+pub(super) fn course(
     config: SmartSearchConfig,
     schedule: Schedule,
     script: impl FnMut() -> u64 + Send + 'static,
@@ -76,7 +76,7 @@ fn course(
     }
 }
 
-fn counting() -> impl FnMut() -> u64 + Send {
+pub(super) fn counting() -> impl FnMut() -> u64 + Send {
     let mut next = 0;
     move || {
         next += 1;

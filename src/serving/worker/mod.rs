@@ -333,8 +333,8 @@ impl Worker {
             if rank.waiting_for().is_none() && held > 0 {
                 ctx.fail(format!("{held} KV blocks are still held although every request is gone"));
             }
-            let (timeline, counters) = (std::mem::take(&mut rank.passes_mut().timeline), rank.counters());
-            ctx.record().rank_finished(timeline, counters);
+            let timeline = std::mem::take(&mut rank.passes_mut().timeline);
+            ctx.record().rank_finished(self.role, timeline, rank.counters(), rank.peaks());
         }
     }
 

@@ -1,0 +1,184 @@
+//! What is known of trials before they are evaluated: a trial that differs from an earlier one only in limits that this one never
+//! reached comes out as it did.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use crate::search::evaluator::Bar;
+use crate::search::objective::Metrics;
+use crate::search::trial::Evaluation;
+use crate::search::unreached::Limits;
+
+/// The trials of a study that may say something of each other.
+#[derive(Debug, Default)]
+pub(super) struct Foresight {
+    /// In order of their numbers, together what differs in limits alone.
+    families: FxHashMap<String, Vec<Member>>,
+    /// The family of each.
+    family_of: FxHashMap<usize, String>,
+    /// Trials for which it is too early to say; in order.
+    waiting: Vec<usize>,
+}
+
+/// What the earlier trials say of one.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Outlook {
+    /// It comes to these figures.
+    Known(Arc<Metrics>),
+    /// One that is being evaluated may say.
+    TooEarly,
+    /// Nothing.
+    Unknown,
+}
+
+#[derive(Debug)]
+struct Member {
+    trial: usize,
+    limits: Limits,
+    bar: Bar,
+    replay: Replay,
+}
+
+#[derive(Debug)]
+enum Replay {
+    Open,
+    CameTo(Arc<Metrics>),
+    /// It did not come to its end.
+    SaysNothing,
+}
+
+impl Foresight {
+    /// Enters a trial that may have to be evaluated, after all earlier ones.
+    pub(super) fn enter(&mut self, trial: usize, limits: Limits, bar: Bar) {
+        let family = limits.family().to_owned();
+        self.family_of.insert(trial, family.clone());
+        self.families.entry(family).or_default().push(Member { trial, limits, bar, replay: Replay::Open });
+    }
+
+    /// Takes in what became of a trial.
+    pub(super) fn settle(&mut self, trial: usize, evaluation: &Evaluation) {
+        let family = self.family_of.get(&trial).and_then(|family| self.families.get_mut(family));
+        let Some(member) = family.and_then(|family| family.iter_mut().find(|member| member.trial == trial))
+        else {
+            return;
+        };
+        member.replay = match evaluation {
+            Evaluation::Measured(metrics) => Replay::CameTo(Arc::new(metrics.clone())),
+            _ => Replay::SaysNothing,
+        };
+    }
+
+    /// What the earlier trials say of one that is to be evaluated. The same whoever is evaluated first: as long as one of them may
+    /// say something it is too early, unless another has said it.
+    pub(super) fn of(&self, trial: usize) -> Outlook {
+        let Some(family) = self.family_of.get(&trial).and_then(|family| self.families.get(family)) else {
+            return Outlook::Unknown;
+        };
+        let Some(place) = family.iter().position(|member| member.trial == trial) else {
+            return Outlook::Unknown;
+        };
+        let (earlier, own) = (&family[..place], &family[place]);
+        let known = earlier.iter().find_map(|other| match &other.replay {
+            Replay::CameTo(metrics)
+                if own.bar == other.bar && own.limits.make_no_difference(&other.limits, metrics) =>
+            {
+                Some(Arc::clone(metrics))
+            }
+            _ => None,
+        });
+        match known {
+            Some(metrics) => Outlook::Known(metrics),
+            None if earlier.iter().any(|other| matches!(other.replay, Replay::Open)) => Outlook::TooEarly,
+            None => Outlook::Unknown,
+        }
+    }
+
+    /// Keeps a trial for later.
+    pub(super) fn wait(&mut self, trial: usize) {
+        self.waiting.push(trial);
+    }
+
+    /// Those that were kept for later.
+    pub(super) fn take_waiting(&mut self) -> Vec<usize> {
+        std::mem::take(&mut self.waiting)
+    }
+
+    /// Forgets the trials from this one on.
+    pub(super) fn forget_from(&mut self, first: usize) {
+        self.family_of.retain(|trial, _| *trial < first);
+        for family in self.families.values_mut() {
+            family.retain(|member| member.trial < first);
+        }
+        self.waiting.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::config::scenario::PolicyConfig;
+    use crate::config::search::SmartSearchConfig;
+    use crate::search::study::schedule::Schedule;
+    use crate::search::study::tests::{counting, course};
+    use crate::search::test_support::{measured, nine_points};
+    use crate::search::trial::Outcome;
+
+    const ALL_NINE: Schedule = Schedule::Rounds { max_rounds: 1, per_round: 9 };
+
+    /// Replays and committed trials of a search in which every rank comes to these peaks.
+    fn replays(config: SmartSearchConfig, peaks: Value) -> (usize, usize) {
+        let mut figures = json!({"output_throughput_tok_s": 5.0});
+        let Value::Object(peaks) = peaks else { panic!("peaks have names") };
+        figures.as_object_mut().unwrap().extend(peaks);
+        let mut next = counting();
+        let course = course(config, ALL_NINE, move || next() % 9, move |_| measured(figures.clone()));
+        for record in &course.records {
+            assert_eq!((record.outcome, record.score), (Outcome::Feasible, Some(5.0)));
+            assert!(record.metrics.is_some() && record.repeats.is_none());
+        }
+        (course.replays, course.records.len())
+    }
+
+    #[test]
+    fn limits_that_are_not_reached_need_no_replay() {
+        // Of 256, 512 and 1024 requests the first is reached, and so is the first of 8192, 16384 and 32768 tokens.
+        let peaks = json!({"decode_peak_running_requests": 300, "decode_peak_batched_tokens": 9000});
+        assert_eq!(replays(nine_points(), peaks), (4, 9));
+        let low = json!({"decode_peak_running_requests": 255, "decode_peak_batched_tokens": 8191});
+        assert_eq!(replays(nine_points(), low), (1, 9));
+        // A limit that was come up to may have kept somebody waiting.
+        let level = json!({"decode_peak_running_requests": 256, "decode_peak_batched_tokens": 8191});
+        assert_eq!(replays(nine_points(), level), (2, 9));
+    }
+
+    #[test]
+    fn engines_that_keep_no_account_are_replayed() {
+        assert_eq!(replays(nine_points(), json!({})), (9, 9));
+        assert_eq!(replays(nine_points(), json!({"decode_peak_running_requests": 1})), (3, 9));
+    }
+
+    #[test]
+    fn others_who_go_by_a_limit_are_replayed() {
+        let peaks = || json!({"decode_peak_running_requests": 1, "decode_peak_batched_tokens": 1});
+        let routed = |router: PolicyConfig| {
+            let mut config = nine_points();
+            config.search_space.router_mode = vec![router];
+            replays(config, peaks())
+        };
+        let mut queueing = PolicyConfig::named("kv_router");
+        queueing.fields.insert("queue_threshold".into(), json!(2.0));
+        assert_eq!(routed(queueing), (3, 9));
+        assert_eq!(routed(PolicyConfig::named("least_loaded")), (1, 9));
+    }
+
+    #[test]
+    fn what_was_stopped_says_nothing_of_others() {
+        let mut next = counting();
+        let course =
+            course(nine_points(), ALL_NINE, move || next() % 9, |_| Evaluation::Infeasible("no".into()));
+        assert_eq!(course.replays, 9);
+    }
+}
