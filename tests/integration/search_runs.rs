@@ -389,6 +389,25 @@ fn planners_keep_within_the_budget_of_the_search() {
     for candidate in result["candidates"].as_array().unwrap() {
         assert_eq!(candidate["config"]["planner_scaling_policy"], "disabled");
     }
+    // Planners that are given by name and fields bring bounds of their own, as a notice says; those are kept to.
+    let route = ["--set", "search_space.router_mode=[round_robin]"];
+    let searched = |planner: &str, status| {
+        let planner =
+            format!("search_space.planner_scaling_policy=[{{policy: planner, max_gpu_budget: 32{planner}}}]");
+        let command = ["search", "search.yaml", "--format=json", "--set", &planner];
+        place.run(&[&command[..], &route].concat()).ending(status)
+    };
+    let answer = searched("", 0);
+    assert!(
+        answer.stderr.contains("search_space.min_endpoint: has no effect on scaling policies"),
+        "{answer:?}"
+    );
+    assert_eq!(answer.json()["tally"]["infeasible"], 0);
+    let bounded = searched(", min_endpoint: 10", 1).json();
+    assert_eq!(
+        bounded["rejected"][0]["reason"],
+        "min_endpoint 10 keeps 40 GPUs, over search_space.gpu_budget 32"
+    );
     let own = "search_space.planner_scaling_policy=[{policy: queue_aware, max_gpu_budget: 64}]";
     place
         .run(&["search", "search.yaml", "--set", own])

@@ -1,6 +1,6 @@
 //! What the evaluation of a trial depends on beside its scenario, and what keeps it from being evaluated.
 
-use crate::config::scenario::Scenario;
+use crate::config::scenario::{BUILTIN_PLANNER, Scenario};
 use crate::config::search::SearchSpace;
 use crate::search::branch::Branch;
 use crate::search::trial::Timings;
@@ -25,9 +25,11 @@ pub(super) fn over_budget(space: &SearchSpace, used_gpus: u32, scenario: &Scenar
     if used_gpus > budget {
         return Some(format!("uses {used_gpus} GPUs, over search_space.gpu_budget {budget}"));
     }
-    let workers = space.min_endpoint.filter(|_| deployment.planner.is_some())?;
+    // What a planner that is given by name and fields goes by is among its own fields, or nowhere.
+    let planner = deployment.planner.as_ref().filter(|planner| planner.policy == BUILTIN_PLANNER)?;
+    let workers = planner.fields.get("min_endpoint")?.as_u64()?;
     let pools = [&deployment.agg, &deployment.prefill, &deployment.decode].into_iter().flatten();
-    let kept = pools.map(|pool| u64::from(workers) * u64::from(pool.gpus_per_worker())).sum::<u64>();
+    let kept = pools.map(|pool| workers * u64::from(pool.gpus_per_worker())).sum::<u64>();
     (kept > u64::from(budget))
         .then(|| format!("min_endpoint {workers} keeps {kept} GPUs, over search_space.gpu_budget {budget}"))
 }
