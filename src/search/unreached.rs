@@ -1,10 +1,13 @@
-//! Replays whose outcome is known beforehand: those that differ from an earlier one only in limits that it never reached.
+//! Replays whose outcome is known beforehand: those that differ from an earlier one only in what made no difference there.
 //!
 //! The limit of running requests and that of tokens per pass act by being compared with what a rank has at a time. Where that stayed
 //! below the limit of one candidate and would have stayed below that of another, every comparison comes out the same for both, and so
-//! does everything that follows from it: they are one replay.
+//! does everything that follows from it: they are one replay. So are those that differ in weights of a router that are multiplied by 0,
+//! or in how to choose one of one.
 
-use crate::config::scenario::{Backend, CapacitySource, Deployment, Pool};
+use serde_json::Value;
+
+use crate::config::scenario::{Backend, CapacitySource, Deployment, PolicyConfig, Pool};
 use crate::report::peaks::Peaks;
 use crate::report::record::Role;
 use crate::search::objective::{Metrics, metric};
@@ -30,6 +33,9 @@ impl Limits {
             return None;
         }
         let is_routed_by_tokens = is_routed_by_tokens(deployment);
+        if !is_routed_by_tokens {
+            forget_idle_routing(deployment);
+        }
         let by_role = [
             (Role::Agg, &mut deployment.agg),
             (Role::Prefill, &mut deployment.prefill),
@@ -67,6 +73,21 @@ impl Limits {
             stays_below("running_requests", own.running_requests, others.running_requests)
                 && stays_below("batched_tokens", own.batched_tokens, others.batched_tokens)
         })
+    }
+}
+
+/// Leaves out what makes no difference of a router that keeps nobody waiting.
+fn forget_idle_routing(deployment: &mut Deployment) {
+    let pools = [&deployment.agg, &deployment.prefill, &deployment.decode].into_iter().flatten();
+    let has_no_choice = |pool: &Pool| pool.workers == 1 && pool.dp_size == 1;
+    if deployment.replica_changes.is_empty() && pools.clone().all(has_no_choice) {
+        deployment.router = PolicyConfig::named(ROUTERS[0]);
+    }
+    // What a cache saves lowers the prefill work that the scale weighs, and nothing else.
+    let fields = &mut deployment.router.fields;
+    if fields.get("prefill_load_scale").and_then(Value::as_f64) == Some(0.0) {
+        fields.shift_remove("overlap_score_credit");
+        fields.shift_remove("overlap_score_credit_decay");
     }
 }
 
