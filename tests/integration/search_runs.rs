@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
 
+use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -358,6 +359,45 @@ fn the_top_of_any_ranking_can_be_asked_for_but_not_of_a_frontier() {
     assert_eq!(top["tally"], whole["tally"]);
     let frontier = "goal={target: pareto, pareto_objectives: [throughput, e2e_latency]}";
     search(&["--set", "sweep.top=2", "--set", frontier]).refusing(&["sweep.top", "frontier"]);
+}
+
+/// Several limits and routers of which some are never reached or make no difference, so that some candidates are not replayed.
+const UNREACHED: &str = "\
+search_space:
+  model_name: Qwen/Qwen3-32B
+  hardware_sku: h200_sxm
+  deployment_mode: [agg, disagg]
+  gpu_budget: 2
+  timing: {model: polynomial}
+  num_gpu_blocks: 400
+  planner_scaling_policy: [disabled]
+  router_mode: [kv_router, round_robin]
+  overlap_score_credit: [0.0, 1.0]
+  prefill_load_scale: [0.0, 2.0]
+  router_temperature: [0.0]
+  prefill_max_num_seqs: [1, 4, 64]
+  decode_max_num_seqs: [256, 512]
+workload: {isl: 900, osl: 30, concurrency: 24, num_request_ratio: 4, shared_prefix_ratio: 0.5, num_prefix_groups: 5}
+goal: {target: throughput}
+sweep: {exhaustive: true}
+";
+
+#[test]
+fn candidates_that_need_no_replay_have_the_figures_of_theirs() {
+    let place = Workplace::with("search.yaml", UNREACHED);
+    place.run(&["search", "search.yaml", "--output-dir", "out"]).ending(0);
+    let result = place.read_json("out/candidates.json");
+    let candidates = result["candidates"].as_array().unwrap();
+    assert!(candidates.len() > 100, "{}", candidates.len());
+    let different: BTreeSet<String> =
+        candidates.iter().map(|candidate| candidate["metrics"].to_string()).collect();
+    assert!(different.len() * 3 < candidates.len() && different.len() > 10, "{}", different.len());
+    // Every seventh, which meets all choices: their numbers have no factor in common with it.
+    for candidate in candidates.iter().step_by(7) {
+        place.write("own.yaml", &candidate["scenario"].to_string());
+        let report = place.run(&["replay", "own.yaml", "--format", "json"]).ending(0).json();
+        assert_eq!(report["summary"], candidate["metrics"], "{}", candidate["config"]);
+    }
 }
 
 #[test]

@@ -120,21 +120,29 @@ mod tests {
 
     use super::*;
     use crate::config::scenario::PolicyConfig;
-    use crate::config::search::SmartSearchConfig;
+    use crate::config::search::{ParallelConfig, Shape, SmartSearchConfig};
     use crate::search::study::schedule::Schedule;
     use crate::search::study::tests::{counting, course};
-    use crate::search::test_support::{measured, nine_points};
+    use crate::search::test_support::{measured, nine_points, plan};
     use crate::search::trial::Outcome;
 
-    const ALL_NINE: Schedule = Schedule::Rounds { max_rounds: 1, per_round: 9 };
+    fn one_round(points: u32) -> Schedule {
+        Schedule::Rounds { max_rounds: 1, per_round: points }
+    }
 
     /// Replays and committed trials of a search in which every rank comes to these peaks.
     fn replays(config: SmartSearchConfig, peaks: Value) -> (usize, usize) {
         let mut figures = json!({"output_throughput_tok_s": 5.0});
         let Value::Object(peaks) = peaks else { panic!("peaks have names") };
         figures.as_object_mut().unwrap().extend(peaks);
+        let points = plan(config.clone()).branches[0].space.size();
         let mut next = counting();
-        let course = course(config, ALL_NINE, move || next() % 9, move |_| measured(figures.clone()));
+        let course = course(
+            config,
+            one_round(points as u32),
+            move || next() % points,
+            move |_| measured(figures.clone()),
+        );
         for record in &course.records {
             assert_eq!((record.outcome, record.score), (Outcome::Feasible, Some(5.0)));
             assert!(record.metrics.is_some() && record.repeats.is_none());
@@ -170,15 +178,47 @@ mod tests {
         };
         let mut queueing = PolicyConfig::named("kv_router");
         queueing.fields.insert("queue_threshold".into(), json!(2.0));
-        assert_eq!(routed(queueing), (3, 9));
+        // Of three limits of requests one is replayed; limits of tokens and credits are others' business as well.
+        assert_eq!(routed(queueing), (324, 972));
         assert_eq!(routed(PolicyConfig::named("least_loaded")), (1, 9));
+    }
+
+    /// Three credits under two scales, and a router without weights.
+    fn seven_routers() -> SmartSearchConfig {
+        let mut config = nine_points();
+        config.search_space.agg_max_num_seqs = vec![256];
+        config.search_space.agg_max_num_batched_tokens = vec![8192];
+        config.search_space.router_mode = ["kv_router", "round_robin"].map(PolicyConfig::named).to_vec();
+        config.search_space.overlap_score_credit = vec![0.0, 0.5, 1.0];
+        config.search_space.prefill_load_scale = vec![0.0, 2.0];
+        config.search_space.router_temperature = vec![0.0];
+        config
+    }
+
+    #[test]
+    fn credits_under_a_scale_of_0_need_one_replay() {
+        assert_eq!(replays(seven_routers(), json!({})), (1 + 3 + 1, 7));
+    }
+
+    #[test]
+    fn routers_of_a_single_rank_need_one_replay() {
+        let alone = |attention_dp| {
+            let mut config = seven_routers();
+            let [ParallelConfig::Agg(shape)] = &mut config.search_space.parallel_configs[..] else {
+                panic!()
+            };
+            *shape = Shape { tp: 4 / attention_dp, attention_dp, moe_ep: 4, replicas: 1, ..*shape };
+            replays(config, json!({}))
+        };
+        assert_eq!(alone(1), (1, 7));
+        assert_eq!(alone(4), (5, 7));
     }
 
     #[test]
     fn what_was_stopped_says_nothing_of_others() {
         let mut next = counting();
         let course =
-            course(nine_points(), ALL_NINE, move || next() % 9, |_| Evaluation::Infeasible("no".into()));
+            course(nine_points(), one_round(9), move || next() % 9, |_| Evaluation::Infeasible("no".into()));
         assert_eq!(course.replays, 9);
     }
 }
