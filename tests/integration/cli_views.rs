@@ -108,7 +108,10 @@ fn the_bounds_and_the_average_of_a_planned_candidate_are_explained() {
     let search: Vec<&str> =
         ["search", "search.yaml", "--output-dir", "out"].into_iter().chain(settings).collect();
     place.run(&search).ending(0);
-    let metrics = &place.read_json("out/candidates.json")["candidates"][0]["metrics"];
+    let best = &place.read_json("out/candidates.json")["candidates"][0];
+    let metrics = &best["metrics"];
+    let peak = |name: &str| metrics[format!("decode_peak_{name}")].as_f64().unwrap();
+    let limit = |name: &str| best["config"][format!("agg_max_num_{name}")].as_f64().unwrap();
     let average = metrics["avg_gpu"].as_f64().unwrap();
     assert!(average > 2.0 && average < 3.0, "it goes down to 2 and stays: {average}");
     let json = place.run(&["explain", "candidate", "out", "--format=json"]).ending(0).json();
@@ -130,6 +133,8 @@ fn the_bounds_and_the_average_of_a_planned_candidate_are_explained() {
         ("average GPUs of the planner", average, 4.0),
         ("average GPUs of the planner", average, 2.0),
         ("average workers (agg)", workers, 2.0),
+        ("running requests of a rank (agg)", peak("running_requests"), limit("seqs")),
+        ("tokens of a pass (agg)", peak("batched_tokens"), limit("batched_tokens")),
     ];
     assert_eq!(rows, expected);
     let text = place.run(&["explain", "candidate", "out"]).ending(0).stdout;

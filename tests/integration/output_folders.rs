@@ -87,7 +87,8 @@ fn the_next_answer_waits_until_it_is_complete() {
     let place = Workplace::with("search.yaml", &three_points());
     place.run(&SEARCH).ending(0);
     let before = bytes(&place, "out");
-    let other = ["--set", "goal={target: throughput}", "--set", "workload.isl=640"];
+    let routers = "search_space.router_mode=[round_robin, power_of_two, least_loaded, random]";
+    let other = ["--set", "goal={target: throughput}", "--set", "workload.isl=640", "--set", routers];
     let long = [&SEARCH[..], &other, &["--set", "workload.num_request_ratio=400", "--threads", "1"]].concat();
     place.run(&[&long[..], &["--output-dir=whole"]].concat()).ending(2);
     let whole: Vec<&str> = long.iter().map(|word| if *word == "out" { "whole" } else { word }).collect();
