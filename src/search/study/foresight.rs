@@ -121,33 +121,47 @@ mod tests {
     use super::*;
     use crate::config::scenario::PolicyConfig;
     use crate::config::search::{ParallelConfig, Shape, SmartSearchConfig};
+    use crate::search::sampler::create_grid;
+    use crate::search::study::rounds::Rounds;
     use crate::search::study::schedule::Schedule;
-    use crate::search::study::tests::{counting, course};
     use crate::search::test_support::{measured, nine_points, plan};
-    use crate::search::trial::Outcome;
+    use crate::search::trial::{Outcome, TrialRecord};
 
-    fn one_round(points: u32) -> Schedule {
-        Schedule::Rounds { max_rounds: 1, per_round: points }
+    const ALL: Schedule = Schedule::Exhaustive { per_round: 16 };
+
+    /// Replays and committed trials of a search, point by point. Answers come in backwards.
+    fn replays_of(
+        config: SmartSearchConfig,
+        schedule: Schedule,
+        evaluate: impl Fn() -> Evaluation,
+    ) -> (usize, Vec<TrialRecord>) {
+        let branch = plan(config).branches.remove(0);
+        let sampler = create_grid(&branch.space);
+        let mut rounds = Rounds::new(branch, sampler, schedule);
+        let (mut records, mut jobs, mut replays) = (Vec::new(), Vec::new(), 0);
+        loop {
+            let step = rounds.proceed();
+            records.extend(step.records);
+            jobs.extend(step.jobs);
+            let Some(job) = jobs.pop() else { break };
+            replays += 1;
+            rounds.finish(job.trial, evaluate());
+        }
+        assert!(rounds.end().is_some() && rounds.covers_all_points());
+        (replays, records)
     }
 
-    /// Replays and committed trials of a search in which every rank comes to these peaks.
+    /// Replays and trials of a search in which every rank comes to these peaks.
     fn replays(config: SmartSearchConfig, peaks: Value) -> (usize, usize) {
         let mut figures = json!({"output_throughput_tok_s": 5.0});
         let Value::Object(peaks) = peaks else { panic!("peaks have names") };
         figures.as_object_mut().unwrap().extend(peaks);
-        let points = plan(config.clone()).branches[0].space.size();
-        let mut next = counting();
-        let course = course(
-            config,
-            one_round(points as u32),
-            move || next() % points,
-            move |_| measured(figures.clone()),
-        );
-        for record in &course.records {
+        let (replays, records) = replays_of(config, ALL, || measured(figures.clone()));
+        for record in &records {
             assert_eq!((record.outcome, record.score), (Outcome::Feasible, Some(5.0)));
             assert!(record.metrics.is_some() && record.repeats.is_none());
         }
-        (course.replays, course.records.len())
+        (replays, records.len())
     }
 
     #[test]
@@ -183,6 +197,15 @@ mod tests {
         assert_eq!(routed(PolicyConfig::named("least_loaded")), (1, 9));
     }
 
+    #[test]
+    fn samplers_wait_for_nobody() {
+        let low = json!({"output_throughput_tok_s": 5.0, "decode_peak_running_requests": 9, "decode_peak_batched_tokens": 9});
+        let rounds = Schedule::Rounds { max_rounds: 3, per_round: 3 };
+        let (replays, records) = replays_of(nine_points(), rounds, || measured(low.clone()));
+        // The first three are under way together.
+        assert_eq!((replays, records.len()), (3, 9));
+    }
+
     /// Three credits under two scales, and a router without weights.
     fn seven_routers() -> SmartSearchConfig {
         let mut config = nine_points();
@@ -216,9 +239,7 @@ mod tests {
 
     #[test]
     fn what_was_stopped_says_nothing_of_others() {
-        let mut next = counting();
-        let course =
-            course(nine_points(), one_round(9), move || next() % 9, |_| Evaluation::Infeasible("no".into()));
-        assert_eq!(course.replays, 9);
+        let (replays, records) = replays_of(nine_points(), ALL, || Evaluation::Infeasible("no".into()));
+        assert_eq!((replays, records.len()), (9, 9));
     }
 }

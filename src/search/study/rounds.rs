@@ -211,8 +211,11 @@ impl Rounds {
         let trial = &self.trials[number];
         let scenario = trial.scenario.clone().filter(|_| matches!(trial.state, State::Running))?;
         match self.foresight.of(number) {
-            Outlook::Unknown => return Some(Job { trial: number, scenario, bar: trial.bar }),
-            Outlook::TooEarly => self.foresight.wait(number),
+            // What a sampler has thought about is likely to be different, and it waits for it.
+            Outlook::TooEarly if self.course.is_exhaustive() => self.foresight.wait(number),
+            Outlook::TooEarly | Outlook::Unknown => {
+                return Some(Job { trial: number, scenario, bar: trial.bar });
+            }
             Outlook::Known(metrics) => {
                 tracing::debug!(trial = number, "comes out as an earlier one, whose limits were not reached");
                 self.evaluated(number, Evaluation::Measured((*metrics).clone()));
@@ -360,18 +363,16 @@ impl Rounds {
     fn recall(&mut self, number: usize) {
         let Some(past) = self.past.get(number) else { return };
         let own = &self.trials[number];
-        let recalled = past.recall(&own.evaluation);
-        let same = match own.state {
-            State::Repeats(_) => past.is(&own.evaluation),
-            _ => recalled.is_some(),
-        };
+        let repeats = matches!(own.state, State::Repeats(_));
+        let recalled = past.recall(&own.evaluation).filter(|_| !repeats);
+        let same = recalled.is_some() || (repeats && past.is(&own.evaluation));
         let trial = past.trial();
         if !same {
             self.end.get_or_insert(StudyEnd::Diverged { trial });
         } else if !past.agrees_with_itself(&self.branch.config.goal) {
             self.end.get_or_insert(StudyEnd::Contradicted { trial });
         }
-        if let (Some(evaluation), false) = (recalled, matches!(own.state, State::Repeats(_))) {
+        if let Some(evaluation) = recalled {
             self.evaluated(number, evaluation);
         }
     }

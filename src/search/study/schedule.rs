@@ -106,6 +106,11 @@ impl Course {
         Self { schedule, found: 0, committed: 0, attempts: 0, is_dry: false }
     }
 
+    /// Whether points are suggested whatever comes of the others.
+    pub(super) fn is_exhaustive(&self) -> bool {
+        matches!(self.schedule, Schedule::Exhaustive { .. })
+    }
+
     /// The round to which the next trial to be committed belongs, from 1.
     pub(super) fn round(&self) -> u32 {
         let done = match self.schedule {

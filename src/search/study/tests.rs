@@ -42,14 +42,14 @@ impl Sampler for Scripted {
 }
 
 /// What a study with a scripted sampler did: trials, what the sampler heard, replays, and why it ended.
-pub(super) struct Course {
-    pub(super) records: Vec<TrialRecord>,
+struct Course {
+    records: Vec<TrialRecord>,
     heard: Vec<Option<f64>>,
-    pub(super) replays: usize,
+    replays: usize,
     end: StudyEnd,
 }
 
-pub(super) fn course(
+fn course(
     config: SmartSearchConfig,
     schedule: Schedule,
     script: impl FnMut() -> u64 + Send + 'static,
@@ -76,7 +76,7 @@ pub(super) fn course(
     }
 }
 
-pub(super) fn counting() -> impl FnMut() -> u64 + Send {
+fn counting() -> impl FnMut() -> u64 + Send {
     let mut next = 0;
     move || {
         next += 1;
