@@ -32,10 +32,12 @@ pub(super) fn joined<'a>(values: impl Iterator<Item = &'a str>) -> String {
 /// Each value once; numbers in ascending order.
 pub(super) fn different<'a>(values: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     let values: IndexSet<&str> = values.collect();
-    let number = |value: &str| value.parse::<f64>().ok();
+    let number = |value: &str| value.parse::<f64>().ok().filter(|number| number.is_finite());
     let mut values: Vec<&str> = values.into_iter().collect();
     if values.iter().all(|value| number(value).is_some()) {
-        values.sort_by(|left, right| number(left).partial_cmp(&number(right)).unwrap_or(Ordering::Equal));
+        values.sort_by(|left, right| {
+            number(left).zip(number(right)).map_or(Ordering::Equal, |(left, right)| left.total_cmp(&right))
+        });
     }
     values
 }

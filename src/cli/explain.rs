@@ -392,11 +392,13 @@ fn bounds_of_engines(candidate: &Value) -> Vec<(String, f64, f64, bool)> {
     for (pool, role) in [("agg", "decode"), ("prefill", "prefill"), ("decode", "decode")] {
         let engine = &candidate["scenario"]["deployment"][pool]["engine"];
         for (limit, peak, name) in [
-            ("max_num_seqs", "peak_running_requests", "running requests of a rank"),
+            ("max_num_seqs", "peak_running_requests", "requests of a rank"),
             ("max_num_batched_tokens", "peak_batched_tokens", "tokens of a pass"),
         ] {
             let most = candidate["metrics"][format!("{role}_{peak}")].as_f64();
-            if let (Some(limit), Some(most)) = (engine[limit].as_f64(), most) {
+            // SGLang's chunks are an option of its own.
+            let is_followed = limit == "max_num_seqs" || engine["backend"] != "sglang";
+            if let (Some(limit), Some(most), true) = (engine[limit].as_f64(), most, is_followed) {
                 bounds.push((format!("{name} ({pool})"), most, limit, true));
             }
         }

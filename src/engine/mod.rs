@@ -124,7 +124,8 @@ pub trait Engine: Send {
     /// What was counted in passes that are over.
     fn counters(&self) -> Counters;
 
-    /// How near it came to the limits of its options; `None` if it does not keep account of that.
+    /// The most requests that ran at a time and the most tokens of a pass; `None` if it does not keep account of them. Reported only:
+    /// a search knows of the built-in schedulers alone that limits above these numbers made no difference.
     fn peaks(&self) -> Option<Peaks> {
         None
     }

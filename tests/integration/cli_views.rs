@@ -133,7 +133,7 @@ fn the_bounds_and_the_average_of_a_planned_candidate_are_explained() {
         ("average GPUs of the planner", average, 4.0),
         ("average GPUs of the planner", average, 2.0),
         ("average workers (agg)", workers, 2.0),
-        ("running requests of a rank (agg)", peak("running_requests"), limit("seqs")),
+        ("requests of a rank (agg)", peak("running_requests"), limit("seqs")),
         ("tokens of a pass (agg)", peak("batched_tokens"), limit("batched_tokens")),
     ];
     assert_eq!(rows, expected);

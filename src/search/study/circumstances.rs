@@ -1,5 +1,8 @@
 //! What the evaluation of a trial depends on beside its scenario, and what keeps it from being evaluated.
 
+use indexmap::IndexSet;
+use serde_json::Value;
+
 use crate::config::scenario::{BUILTIN_PLANNER, Scenario};
 use crate::config::search::SearchSpace;
 use crate::search::branch::Branch;
@@ -27,9 +30,21 @@ pub(super) fn over_budget(space: &SearchSpace, used_gpus: u32, scenario: &Scenar
     }
     // What a planner that is given by name and fields goes by is among its own fields, or nowhere.
     let planner = deployment.planner.as_ref().filter(|planner| planner.policy == BUILTIN_PLANNER)?;
-    let workers = planner.fields.get("min_endpoint")?.as_u64()?;
-    let pools = [&deployment.agg, &deployment.prefill, &deployment.decode].into_iter().flatten();
-    let kept = pools.map(|pool| workers * u64::from(pool.gpus_per_worker())).sum::<u64>();
-    (kept > u64::from(budget))
-        .then(|| format!("min_endpoint {workers} keeps {kept} GPUs, over search_space.gpu_budget {budget}"))
+    let field = |name: &str| planner.fields.get(name).and_then(Value::as_u64);
+    let pools = [
+        ("decode_min_endpoint", &deployment.agg),
+        ("prefill_min_endpoint", &deployment.prefill),
+        ("decode_min_endpoint", &deployment.decode),
+    ];
+    let kept = pools.into_iter().filter_map(|(name, pool)| {
+        let workers = field(name).or_else(|| field("min_endpoint"))?;
+        Some((workers, workers * u64::from(pool.as_ref()?.gpus_per_worker())))
+    });
+    let (workers, gpus): (IndexSet<u64>, Vec<u64>) = kept.unzip();
+    let gpus: u64 = gpus.into_iter().sum();
+    let workers: Vec<String> = workers.iter().map(u64::to_string).collect();
+    (gpus > u64::from(budget)).then(|| {
+        let workers = workers.join(" and ");
+        format!("min_endpoint {workers} keeps {gpus} GPUs, over search_space.gpu_budget {budget}")
+    })
 }

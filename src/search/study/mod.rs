@@ -12,7 +12,7 @@ mod actor;
 mod best;
 mod circumstances;
 mod conclusion;
-mod foresight;
+mod copies;
 mod leaderboard;
 mod merge;
 mod pool;
@@ -131,7 +131,7 @@ pub fn run(
         None => no_extension(plan),
     };
     // A study never has more candidates under way than make a round, however many threads there are.
-    let most = plan.config.sweep.candidates_per_round as usize * studies.len();
+    let most = plan.config.sweep.candidates_per_round as usize * schedule::ROUNDS_AHEAD * studies.len();
     let pool =
         TrialPool::start(options.threads.get().min(most), most, evaluator).map_err(SearchError::Threads)?;
     let (sender, receiver) = bounded(1);

@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 use super::best::Best;
 use super::circumstances::{identity, limits, over_budget};
 use super::conclusion::{Conclusion, conclude};
-use super::foresight::{Foresight, Outlook};
+use super::copies::{Copies, Foreseen};
 use super::schedule::{Course, Demand, Schedule, StudyEnd};
 use super::screening::{Screened, Screening};
 use crate::config::scenario::Scenario;
@@ -25,11 +25,8 @@ use crate::search::portion::Portion;
 use crate::search::sampler::{Observation, Sampler};
 use crate::search::space::Point;
 use crate::search::trial::{Evaluation, Outcome, Timings, TrialRecord};
-use crate::search::unreached::Limits;
+use crate::search::unreached::EngineLimits;
 use crate::serving;
-
-/// Chunks of suggestions that are under way at a time.
-const CHUNKS: usize = 2;
 
 /// A candidate to evaluate.
 #[derive(Clone, Debug)]
@@ -66,7 +63,7 @@ pub(crate) struct Rounds {
     requests: u64,
     /// What ends evaluations before their time.
     limits: String,
-    foresight: Foresight,
+    copies: Copies,
     /// What prices each layout.
     timings: FxHashMap<u32, Timings>,
     any_failed: bool,
@@ -123,7 +120,7 @@ impl Rounds {
             past: Vec::new(),
             requests: 0,
             limits,
-            foresight: Foresight::default(),
+            copies: Copies::default(),
             timings: FxHashMap::default(),
             any_failed: false,
             best: None,
@@ -144,7 +141,7 @@ impl Rounds {
     /// Lets it stop replays that are certain not to be among so many of its best. Its suggestions must not depend on results,
     /// since those of stopped replays are not known.
     pub(crate) fn for_the_best(self, wanted: usize) -> Self {
-        Self { best: Some(Best::of(wanted)), ..self }
+        Self { best: Some(Best::of(wanted)), course: self.course.in_step(), ..self }
     }
 
     /// Why it ended, once it has.
@@ -177,9 +174,9 @@ impl Rounds {
             if self.end.is_none() && self.course.missing() == Some(0) {
                 self.end_stage(StudyEnd::RoundsDone);
             }
-            while self.chunks.len() < CHUNKS && self.end.is_none() && self.ask() {}
+            while self.chunks.len() < self.course.chunks() && self.end.is_none() && self.ask() {}
             if self.end.is_none() {
-                let waiting = self.foresight.take_waiting();
+                let waiting = self.copies.take_waiting();
                 step.jobs.extend(waiting.into_iter().filter_map(|trial| self.job(trial)));
             }
             while self.end.is_none() && self.is_needed(self.started) {
@@ -210,13 +207,13 @@ impl Rounds {
     fn job(&mut self, number: usize) -> Option<Job> {
         let trial = &self.trials[number];
         let scenario = trial.scenario.clone().filter(|_| matches!(trial.state, State::Running))?;
-        match self.foresight.of(number) {
+        match self.copies.of(number) {
             // What a sampler has thought about is likely to be different, and it waits for it.
-            Outlook::TooEarly if self.course.is_exhaustive() => self.foresight.wait(number),
-            Outlook::TooEarly | Outlook::Unknown => {
+            Foreseen::TooEarly if self.course.is_exhaustive() => self.copies.wait(number),
+            Foreseen::TooEarly | Foreseen::Unknown => {
                 return Some(Job { trial: number, scenario, bar: trial.bar });
             }
-            Outlook::Known(metrics) => {
+            Foreseen::As(metrics) => {
                 tracing::debug!(trial = number, "comes out as an earlier one, whose limits were not reached");
                 self.evaluated(number, Evaluation::Measured((*metrics).clone()));
             }
@@ -226,7 +223,7 @@ impl Rounds {
 
     /// Keeps the evaluation of a trial until it is committed.
     fn evaluated(&mut self, number: usize, evaluation: Evaluation) {
-        self.foresight.settle(number, &evaluation);
+        self.copies.settle(number, &evaluation);
         self.trials[number].state = State::Evaluated(evaluation);
     }
 
@@ -265,7 +262,7 @@ impl Rounds {
     fn drop_unneeded(&mut self) {
         self.trials.truncate(self.committed);
         self.first_by_key.retain(|_, first| *first < self.committed);
-        self.foresight.forget_from(self.committed);
+        self.copies.forget_from(self.committed);
         self.started = self.committed;
         self.chunks.clear();
     }
@@ -321,8 +318,8 @@ impl Rounds {
                 let space = &self.branch.config.search_space;
                 let over_budget = over_budget(space, unrolled.used_gpus, &unrolled.scenario);
                 trial.state = self.known(number, &trial.evaluation, over_budget);
-                if let (State::Running, Some(limits)) = (&trial.state, Limits::of(&unrolled)) {
-                    self.foresight.enter(number, limits, trial.bar);
+                if let (State::Running, Some(limits)) = (&trial.state, EngineLimits::of(&unrolled)) {
+                    self.copies.enter(number, limits, trial.bar);
                 }
                 trial.used_gpus = unrolled.used_gpus;
                 trial.config = unrolled.config;

@@ -5,6 +5,11 @@ use crate::config::search::SweepConfig;
 /// Suggestions that a round may use up for each candidate that it wants.
 const ATTEMPTS_PER_CANDIDATE: u64 = 11;
 
+/// Chunks of suggestions, of half a round each, that are under way at a time.
+const CHUNKS: usize = 2;
+/// Rounds that are under way together where nobody waits for results: some trials wait for others that they may be copies of.
+pub(super) const ROUNDS_AHEAD: usize = 8;
+
 /// How long a study goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Schedule {
@@ -99,11 +104,27 @@ pub(super) struct Course {
     attempts: u64,
     /// Whether there are no more points.
     is_dry: bool,
+    /// Rounds that are under way together.
+    rounds_ahead: usize,
 }
 
 impl Course {
     pub(super) fn new(schedule: Schedule) -> Self {
-        Self { schedule, found: 0, committed: 0, attempts: 0, is_dry: false }
+        let rounds_ahead = match schedule {
+            Schedule::Rounds { .. } => 1,
+            Schedule::Exhaustive { .. } => ROUNDS_AHEAD,
+        };
+        Self { schedule, found: 0, committed: 0, attempts: 0, is_dry: false, rounds_ahead }
+    }
+
+    /// The same, one round at a time: what a trial has to reach depends on those before it.
+    pub(super) fn in_step(self) -> Self {
+        Self { rounds_ahead: 1, ..self }
+    }
+
+    /// Chunks of suggestions that are under way at a time.
+    pub(super) fn chunks(&self) -> usize {
+        CHUNKS * self.rounds_ahead
     }
 
     /// Whether points are suggested whatever comes of the others.
@@ -157,7 +178,8 @@ impl Course {
             return over(StudyEnd::Exhausted);
         }
         let per_round = self.schedule.per_round();
-        let mut points = per_round.div_ceil(2).min(per_round.saturating_sub(in_flight));
+        let room = (per_round * self.rounds_ahead as u64).saturating_sub(in_flight);
+        let mut points = per_round.div_ceil(CHUNKS as u64).min(room);
         if let Schedule::Rounds { .. } = self.schedule {
             let left = (per_round * ATTEMPTS_PER_CANDIDATE).saturating_sub(self.attempts + in_flight);
             if left == 0 {
@@ -196,7 +218,7 @@ mod tests {
 
     #[test]
     fn one_at_a_time_is_one_at_a_time() {
-        let course = Course::new(Schedule::Exhaustive { per_round: 1 });
+        let course = Course::new(Schedule::Exhaustive { per_round: 1 }).in_step();
         assert_eq!((course.demand(0), course.demand(1)), (Demand::Points(1), Demand::Nothing));
     }
 

@@ -1,5 +1,5 @@
-//! What is known of trials before they are evaluated: a trial that differs from an earlier one only in limits that this one never
-//! reached comes out as it did.
+//! Which trials come out as an earlier one did, before they are evaluated: those that differ from it only in what made no difference
+//! there.
 
 use std::sync::Arc;
 
@@ -8,24 +8,24 @@ use rustc_hash::FxHashMap;
 use crate::search::evaluator::Bar;
 use crate::search::objective::Metrics;
 use crate::search::trial::Evaluation;
-use crate::search::unreached::Limits;
+use crate::search::unreached::EngineLimits;
 
 /// The trials of a study that may say something of each other.
 #[derive(Debug, Default)]
-pub(super) struct Foresight {
-    /// In order of their numbers, together what differs in limits alone.
-    families: FxHashMap<String, Vec<Member>>,
-    /// The family of each.
-    family_of: FxHashMap<usize, String>,
+pub(super) struct Copies {
+    /// Together what differs in limits alone, in order of their numbers.
+    families: FxHashMap<u64, Vec<Member>>,
+    /// The family of each trial that has one.
+    family_of: FxHashMap<usize, u64>,
     /// Trials for which it is too early to say; in order.
     waiting: Vec<usize>,
 }
 
 /// What the earlier trials say of one.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Outlook {
+pub(super) enum Foreseen {
     /// It comes to these figures.
-    Known(Arc<Metrics>),
+    As(Arc<Metrics>),
     /// One that is being evaluated may say.
     TooEarly,
     /// Nothing.
@@ -35,7 +35,7 @@ pub(super) enum Outlook {
 #[derive(Debug)]
 struct Member {
     trial: usize,
-    limits: Limits,
+    limits: EngineLimits,
     bar: Bar,
     replay: Replay,
 }
@@ -48,50 +48,45 @@ enum Replay {
     SaysNothing,
 }
 
-impl Foresight {
+impl Copies {
     /// Enters a trial that may have to be evaluated, after all earlier ones.
-    pub(super) fn enter(&mut self, trial: usize, limits: Limits, bar: Bar) {
-        let family = limits.family().to_owned();
-        self.family_of.insert(trial, family.clone());
-        self.families.entry(family).or_default().push(Member { trial, limits, bar, replay: Replay::Open });
+    pub(super) fn enter(&mut self, trial: usize, limits: EngineLimits, bar: Bar) {
+        self.family_of.insert(trial, limits.family());
+        let family = self.families.entry(limits.family()).or_default();
+        family.push(Member { trial, limits, bar, replay: Replay::Open });
     }
 
     /// Takes in what became of a trial.
     pub(super) fn settle(&mut self, trial: usize, evaluation: &Evaluation) {
         let family = self.family_of.get(&trial).and_then(|family| self.families.get_mut(family));
-        let Some(member) = family.and_then(|family| family.iter_mut().find(|member| member.trial == trial))
-        else {
-            return;
-        };
-        member.replay = match evaluation {
-            Evaluation::Measured(metrics) => Replay::CameTo(Arc::new(metrics.clone())),
-            _ => Replay::SaysNothing,
-        };
+        let member = family.and_then(|family| family.iter_mut().find(|member| member.trial == trial));
+        if let Some(member) = member {
+            member.replay = match evaluation {
+                Evaluation::Measured(metrics) => Replay::CameTo(Arc::new(metrics.clone())),
+                _ => Replay::SaysNothing,
+            };
+        }
     }
 
-    /// What the earlier trials say of one that is to be evaluated. The same whoever is evaluated first: as long as one of them may
-    /// say something it is too early, unless another has said it.
-    pub(super) fn of(&self, trial: usize) -> Outlook {
-        let Some(family) = self.family_of.get(&trial).and_then(|family| self.families.get(family)) else {
-            return Outlook::Unknown;
-        };
+    /// What the earlier trials say of one that is to be evaluated. One that has to reach something else says nothing.
+    pub(super) fn of(&self, trial: usize) -> Foreseen {
+        let family = self.family_of.get(&trial).and_then(|family| self.families.get(family));
+        let family = family.map_or(&[][..], Vec::as_slice);
         let Some(place) = family.iter().position(|member| member.trial == trial) else {
-            return Outlook::Unknown;
+            return Foreseen::Unknown;
         };
-        let (earlier, own) = (&family[..place], &family[place]);
-        let known = earlier.iter().find_map(|other| match &other.replay {
-            Replay::CameTo(metrics)
-                if own.bar == other.bar && own.limits.make_no_difference(&other.limits, metrics) =>
-            {
-                Some(Arc::clone(metrics))
+        let own = &family[place];
+        let mut is_early = false;
+        for other in family[..place].iter().filter(|other| other.bar == own.bar) {
+            match &other.replay {
+                Replay::CameTo(metrics) if own.limits.make_no_difference(&other.limits, metrics) => {
+                    return Foreseen::As(Arc::clone(metrics));
+                }
+                Replay::Open => is_early = true,
+                Replay::CameTo(_) | Replay::SaysNothing => {}
             }
-            _ => None,
-        });
-        match known {
-            Some(metrics) => Outlook::Known(metrics),
-            None if earlier.iter().any(|other| matches!(other.replay, Replay::Open)) => Outlook::TooEarly,
-            None => Outlook::Unknown,
         }
+        if is_early { Foreseen::TooEarly } else { Foreseen::Unknown }
     }
 
     /// Keeps a trial for later.
@@ -224,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn routers_of_a_single_rank_need_one_replay() {
+    fn routers_of_a_single_rank_need_one_replay_each() {
         let alone = |attention_dp| {
             let mut config = seven_routers();
             let [ParallelConfig::Agg(shape)] = &mut config.search_space.parallel_configs[..] else {
@@ -233,8 +228,26 @@ mod tests {
             *shape = Shape { tp: 4 / attention_dp, attention_dp, moe_ep: 4, replicas: 1, ..*shape };
             replays(config, json!({}))
         };
-        assert_eq!(alone(1), (1, 7));
+        // One that hears of caches, one that does not.
+        assert_eq!(alone(1), (2, 7));
         assert_eq!(alone(4), (5, 7));
+    }
+
+    #[test]
+    fn others_who_have_to_reach_something_else_and_forgotten_ones_say_nothing() {
+        let branch = plan(nine_points()).branches.remove(0);
+        let limits = |index| EngineLimits::of(&branch.unroll(&branch.space.point(index)).unwrap()).unwrap();
+        let low = json!({"decode_peak_running_requests": 9, "decode_peak_batched_tokens": 9});
+        let mut copies = Copies::default();
+        copies.enter(0, limits(0), Bar::default());
+        copies.enter(1, limits(1), Bar { min_attainment: Some(0.5), ..Bar::default() });
+        copies.enter(2, limits(2), Bar::default());
+        assert_eq!((copies.of(1), copies.of(2)), (Foreseen::Unknown, Foreseen::TooEarly));
+        copies.settle(0, &measured(low.clone()));
+        let Value::Object(low) = low else { panic!() };
+        assert_eq!((copies.of(1), copies.of(2)), (Foreseen::Unknown, Foreseen::As(Arc::new(low))));
+        copies.forget_from(2);
+        assert_eq!(copies.of(2), Foreseen::Unknown);
     }
 
     #[test]
