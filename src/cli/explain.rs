@@ -3,21 +3,17 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use indexmap::IndexMap;
 use serde_json::{Value, json};
 
-use super::alike::different;
 use super::arguments::{ExplainCommand, Format, StrictTiming};
 use super::console::Console;
+use super::explain_candidate;
 use super::failure::{Failure, Status};
 use super::input::load_document;
 use super::names::Kind;
 use super::prepare::{self, ReadyReplay};
 use super::replay::replay_failure;
-use super::results::{
-    answer, apart, candidate, differing, figure, is_frontier, note_unfinished, objectives, search_result,
-    shown, tick_rows,
-};
+use super::results::{answer, figure, note_unfinished, shown, tick_rows};
 use crate::config::Override;
 use crate::registry::Registry;
 use crate::report::activity::{ActivityDetail, RouteRecord};
@@ -27,18 +23,6 @@ use crate::report::requests::request_name;
 use crate::serving::{self, ReplayLimits, Traffic};
 use crate::simulation::SimTime;
 use crate::workload::{RequestId, Workload};
-
-/// Figures of two neighbours in a ranking that are set side by side.
-const COMPARED: [&str; 8] = [
-    "output_throughput_tok_s",
-    "goodput_output_throughput_tok_s",
-    "attainment",
-    "mean_ttft_ms",
-    "mean_tpot_ms",
-    "mean_e2e_latency_ms",
-    "prefix_cache_reused_ratio",
-    "gpu_hours",
-];
 
 pub(super) fn run(
     command: &ExplainCommand,
@@ -52,7 +36,7 @@ pub(super) fn run(
         ExplainCommand::Tick { folder, tick } => explain_tick(folder, *tick)?,
         ExplainCommand::Candidate { folder, rank } => {
             note_unfinished(folder, console);
-            explain_candidate(folder, *rank)?
+            explain_candidate::explain(folder, *rank)?
         }
     };
     match console.format() {
@@ -62,9 +46,10 @@ pub(super) fn run(
     Ok(Status::Success)
 }
 
-struct Explanation {
-    text: String,
-    json: Value,
+/// An answer in both forms.
+pub(super) struct Explanation {
+    pub(super) text: String,
+    pub(super) json: Value,
 }
 
 /// Replays the scenario once more, keeping what went on, and tells the story of one request.
@@ -235,201 +220,4 @@ fn explain_tick(folder: &Path, tick: u64) -> Result<Explanation, Failure> {
         let _ = writeln!(text, "{path}: {}", shown(&value));
     }
     Ok(Explanation { text, json: row.clone() })
-}
-
-/// Which bounds a candidate is near, and what sets it apart from the one behind it.
-fn explain_candidate(folder: &Path, rank: usize) -> Result<Explanation, Failure> {
-    let result = search_result(folder)?;
-    let one = candidate(folder, &result, rank)?;
-    let candidates = result["candidates"].as_array().map_or(&[][..], Vec::as_slice);
-    let numbered = || (1..).zip(candidates);
-    let next = numbered().skip(rank).find(|(_, other)| !came_out_as(one, other));
-    let is_frontier = is_frontier(&result);
-    let gpus = gpus(one);
-    let mut text = if is_frontier {
-        let count = candidates.len();
-        format!("rank {rank} of {count} along the frontier: {} {gpus}\n", objectives(one))
-    } else {
-        format!("rank {rank}: score {} {gpus}\n", shown(&one["score"]))
-    };
-    let bounds = bounds(one, &result["goal"]);
-    if !bounds.is_empty() {
-        text += "bounds\n";
-    }
-    let mut rows = Vec::new();
-    for (name, value, bound, most) in bounds {
-        let used = if most { value / bound } else { bound / value.max(f64::MIN_POSITIVE) };
-        let verdict = match used {
-            used if used > 1.0 => "missed",
-            used if used >= 0.95 => "binds",
-            _ => "has room",
-        };
-        let sign = if most { "at most" } else { "at least" };
-        let _ =
-            writeln!(text, "  {name:<28} {:>12}   {sign} {:>10}   {verdict}", figure(value), figure(bound));
-        rows.push(json!({"bound": name, "value": value, "limit": bound, "verdict": verdict}));
-    }
-    let alike: Vec<(usize, &Value)> =
-        numbered().filter(|&(place, other)| place != rank && came_out_as(one, other)).collect();
-    text += &alike_text(one, &alike);
-    let mut changes = Vec::new();
-    match next {
-        None if alike.iter().any(|&(place, _)| place > rank) => text += "no other result comes behind it\n",
-        None if is_frontier => text += "it is the last along the frontier\n",
-        None => text += "it is the last of the ranking\n",
-        Some((place, next)) => {
-            let _ = if is_frontier {
-                writeln!(text, "next along it is rank {place}: {}; settings that differ", objectives(next))
-            } else {
-                let gap = one["score"].as_f64().unwrap_or(0.0) - next["score"].as_f64().unwrap_or(0.0);
-                writeln!(text, "before rank {place} by {} in score; settings that differ", figure(gap))
-            };
-            changes = differing(&one["config"], &next["config"]);
-            for (path, own, other) in &changes {
-                let (own, other) = apart(own, other);
-                let _ = writeln!(text, "  {path}: {own} here, {other} there");
-            }
-            text += "figures\n";
-            for name in COMPARED {
-                if let (Some(own), Some(other)) =
-                    (one["metrics"][name].as_f64(), next["metrics"][name].as_f64())
-                {
-                    let _ =
-                        writeln!(text, "  {name:<34} {:>12} here {:>12} there", figure(own), figure(other));
-                }
-            }
-        }
-    }
-    let changes =
-        changes.iter().map(|(path, own, other)| json!({"setting": path, "here": own, "there": other}));
-    let worth = if is_frontier { "objectives" } else { "score" };
-    let alike: Vec<usize> = alike.iter().map(|(place, _)| *place).collect();
-    let json = json!({
-        "rank": rank, worth: one[worth], "used_gpus": one["used_gpus"], "avg_gpu": one["metrics"]["avg_gpu"], "bounds": rows,
-        "alike": alike,
-        "next": next.map(|(place, next)| {
-            json!({"rank": place, worth: next[worth], "settings": changes.collect::<Vec<_>>()})
-        }),
-    });
-    Ok(Explanation { text, json })
-}
-
-/// Whether two candidates have as many GPUs and the same value of every figure.
-fn came_out_as(one: &Value, other: &Value) -> bool {
-    one["used_gpus"] == other["used_gpus"] && one["metrics"] == other["metrics"]
-}
-
-/// Which settings made no difference, seen from those that came out as this one did.
-fn alike_text(one: &Value, alike: &[(usize, &Value)]) -> String {
-    let Some((first, _)) = alike.first() else { return String::new() };
-    let others = match alike.len() {
-        1 => String::new(),
-        count => format!(" and {} more", count - 1),
-    };
-    let mut settings: IndexMap<String, (String, Vec<String>)> = IndexMap::new();
-    for (_, other) in alike {
-        for (path, own, there) in differing(&one["config"], &other["config"]) {
-            let (own, there) = apart(&own, &there);
-            settings.entry(path).or_insert_with(|| (own, Vec::new())).1.push(there);
-        }
-    }
-    let mut text =
-        format!("the same in every figure as rank {first}{others}; settings that made no difference\n");
-    for (path, (own, there)) in settings {
-        let there = different(there.iter().map(String::as_str)).join(" or ");
-        let _ = writeln!(text, "  {path}: {own} here, {there} there");
-    }
-    text
-}
-
-/// The GPUs of a candidate in words: those of a fleet that changes only begin with what its layout says.
-fn gpus(candidate: &Value) -> String {
-    let used = shown(&candidate["used_gpus"]);
-    match candidate["metrics"]["avg_gpu"].as_f64().filter(|_| is_planned(candidate)) {
-        Some(average) => format!("on {used} GPUs at the start, {} on average", figure(average)),
-        None => format!("on {used} GPUs"),
-    }
-}
-
-fn is_planned(candidate: &Value) -> bool {
-    let planner = &candidate["scenario"]["deployment"]["planner"];
-    planner.is_object() && planner["policy"] != "disabled"
-}
-
-/// Name, value and limit of each bound, and whether the limit is the most that is allowed.
-fn bounds(candidate: &Value, goal: &Value) -> Vec<(String, f64, f64, bool)> {
-    let metric = |name: &str| candidate["metrics"][name].as_f64();
-    let mut bounds = Vec::new();
-    let used = candidate["used_gpus"].as_f64();
-    for (key, name, most) in
-        [("gpu_budget", "GPUs of the budget", true), ("min_gpu_budget", "GPUs at least at the start", false)]
-    {
-        if let (Some(bound), Some(used)) = (candidate["config"][key].as_f64(), used) {
-            bounds.push((name.to_owned(), used, bound, most));
-        }
-    }
-    bounds.extend(bounds_of_planner(candidate));
-    bounds.extend(bounds_of_engines(candidate));
-    for (key, name, figure) in [
-        ("ttft_ms", "mean TTFT of the SLA", "mean_ttft_ms"),
-        ("itl_ms", "mean TPOT of the SLA", "mean_tpot_ms"),
-        ("e2e_ms", "mean E2E of the SLA", "mean_e2e_latency_ms"),
-    ] {
-        if let (Some(bound), Some(value)) = (goal["sla"][key].as_f64(), metric(figure)) {
-            bounds.push((name.to_owned(), value, bound, true));
-        }
-    }
-    if let (Some(bound), Some(value)) = (goal["min_attainment"].as_f64(), metric("attainment")) {
-        bounds.push(("attainment".to_owned(), value, bound, false));
-    }
-    bounds
-}
-
-/// The limits of each pool's engines, beside the most that any of its ranks did.
-fn bounds_of_engines(candidate: &Value) -> Vec<(String, f64, f64, bool)> {
-    let mut bounds = Vec::new();
-    // Aggregated workers count as decode.
-    for (pool, role) in [("agg", "decode"), ("prefill", "prefill"), ("decode", "decode")] {
-        let engine = &candidate["scenario"]["deployment"][pool]["engine"];
-        for (limit, peak, name) in [
-            ("max_num_seqs", "peak_running_requests", "requests of a rank"),
-            ("max_num_batched_tokens", "peak_batched_tokens", "tokens of a pass"),
-        ] {
-            let most = candidate["metrics"][format!("{role}_{peak}")].as_f64();
-            // SGLang's chunks are an option of its own.
-            let is_followed = limit == "max_num_seqs" || engine["backend"] != "sglang";
-            if let (Some(limit), Some(most), true) = (engine[limit].as_f64(), most, is_followed) {
-                bounds.push((format!("{name} ({pool})"), most, limit, true));
-            }
-        }
-    }
-    bounds
-}
-
-/// The bounds that a planner was given, beside the averages of its fleet; a negative number bounds nothing.
-fn bounds_of_planner(candidate: &Value) -> Vec<(String, f64, f64, bool)> {
-    let deployment = &candidate["scenario"]["deployment"];
-    let metric = |name: &str| candidate["metrics"][name].as_f64();
-    let bound = |key: &str| deployment["planner"][key].as_f64().filter(|bound| *bound >= 0.0);
-    let mut bounds = Vec::new();
-    for (key, most) in [("max_gpu_budget", true), ("min_gpu_budget", false)] {
-        if let (Some(bound), Some(average)) = (bound(key), metric("avg_gpu")) {
-            bounds.push(("average GPUs of the planner".to_owned(), average, bound, most));
-        }
-    }
-    let duration_s = metric("duration_ms").map(|duration_ms| duration_ms / 1000.0);
-    // Aggregated workers count as decode.
-    for (pool, seconds) in [
-        ("agg", "decode_worker_seconds"),
-        ("prefill", "prefill_worker_seconds"),
-        ("decode", "decode_worker_seconds"),
-    ] {
-        let least = bound(&format!("{pool}_min_endpoint")).or_else(|| bound("min_endpoint"));
-        if let (true, Some(least), Some(worker_s), Some(duration_s)) =
-            (deployment[pool].is_object(), least, metric(seconds), duration_s.filter(|s| *s > 0.0))
-        {
-            bounds.push((format!("average workers ({pool})"), worker_s / duration_s, least, false));
-        }
-    }
-    bounds
 }

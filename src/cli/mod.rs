@@ -10,6 +10,7 @@ mod console;
 mod deploy;
 mod diff;
 mod explain;
+mod explain_candidate;
 mod failure;
 mod input;
 mod journal;

@@ -54,6 +54,17 @@ fn the_best_candidate_replays_to_its_score_from_anywhere() {
 }
 
 #[test]
+fn a_ranking_of_candidates_that_serve_nobody_says_so() {
+    let place = Workplace::with("search.yaml", &three_points());
+    let search = |ttft_ms: &str| {
+        let goal = format!("goal={{target: goodput_per_gpu, sla: {{ttft_ms: {ttft_ms}}}}}");
+        place.run(&["search", "search.yaml", "--set", &goal]).ending(0).stdout
+    };
+    assert!(search("0.001").contains("no candidate has a request that met every bound of goal.sla"));
+    assert!(!search("60").contains("no candidate has"));
+}
+
+#[test]
 fn candidates_that_come_out_the_same_share_a_row() {
     let place = Workplace::with("search.yaml", &three_points());
     let answer = place.run(&["search", "search.yaml", "--output-dir", "out"]).ending(0);
@@ -66,7 +77,7 @@ fn candidates_that_come_out_the_same_share_a_row() {
     assert!(!answer.stdout.contains("more: `--format json`"), "{}", answer.stdout);
     let told = place.run(&["explain", "candidate", "out", "--rank", "1"]).ending(0).stdout;
     for line in [
-        "the same in every figure as rank 2 and 1 more; settings that made no difference",
+        "the same in every figure as rank 2 and 1 more; where these differ",
         "  agg_max_num_seqs: 1024 here, 256 or 512 there",
         "no other result comes behind it",
     ] {

@@ -59,7 +59,9 @@ impl Tried<'_> {
         }
         let metrics = &self.row["metrics"];
         let per_user = metrics["mean_output_token_throughput_per_user"].as_f64()?;
-        let gpus = self.row["used_gpus"].as_f64().filter(|gpus| *gpus > 0.0)?;
+        // Those of a fleet that a planner changes are other than those that it starts with.
+        let gpus = metrics["avg_gpu"].as_f64().or_else(|| self.row["used_gpus"].as_f64());
+        let gpus = gpus.filter(|gpus| *gpus > 0.0)?;
         let per_gpu = metrics["output_throughput_tok_s"].as_f64()? / gpus;
         Some([("tokens/s of a user".into(), per_user), ("output tokens/s of a GPU".into(), per_gpu)])
     }
@@ -281,6 +283,20 @@ mod tests {
         assert_eq!(places(false, true), [(3.0, 1.0)]);
         assert_eq!(places(true, false), [(1.0, 5.0), (2.0, 6.0), (3.0, 7.0)]);
         assert!(is_less_better("e2e_latency") && !is_less_better("throughput_per_gpu"));
+    }
+
+    #[test]
+    fn a_fleet_that_changes_is_drawn_by_its_average() {
+        let row = |average: Value| {
+            json!({"used_gpus": 32, "metrics": {
+                "output_throughput_tok_s": 96.0, "mean_output_token_throughput_per_user": 7.0, "avg_gpu": average,
+            }})
+        };
+        for (average, per_gpu) in [(json!(12.0), 8.0), (Value::Null, 3.0)] {
+            let row = row(average);
+            let [(_, x), (label, y)] = Tried { name: String::new(), row: &row }.objectives().unwrap();
+            assert_eq!((x, &*label, y), (7.0, "output tokens/s of a GPU", per_gpu));
+        }
     }
 
     #[test]

@@ -1,0 +1,300 @@
+//! `spica explain candidate`: which bounds a candidate is near, what came out the same, and what sets it apart from the next.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use indexmap::IndexMap;
+use serde_json::{Value, json};
+
+use super::alike::different;
+use super::explain::Explanation;
+use super::failure::Failure;
+use super::results::{apart, candidate, differing, figure, is_frontier, objectives, search_result, shown};
+
+/// Figures of two neighbours in a ranking that are set side by side.
+const COMPARED: [&str; 8] = [
+    "output_throughput_tok_s",
+    "goodput_output_throughput_tok_s",
+    "attainment",
+    "mean_ttft_ms",
+    "mean_tpot_ms",
+    "mean_e2e_latency_ms",
+    "prefix_cache_reused_ratio",
+    "gpu_hours",
+];
+
+/// A figure of a candidate and what it has to keep to.
+struct Bound {
+    name: String,
+    value: f64,
+    limit: f64,
+    sense: Sense,
+}
+
+/// What a limit means.
+#[derive(Clone, Copy)]
+enum Sense {
+    AtMost,
+    AtLeast,
+    /// A count that never passes it and is held back where it comes up to it.
+    Reached,
+}
+
+impl Sense {
+    fn sign(self) -> &'static str {
+        match self {
+            Self::AtMost | Self::Reached => "at most",
+            Self::AtLeast => "at least",
+        }
+    }
+
+    fn verdict(self, value: f64, limit: f64) -> &'static str {
+        // Averages are off by rounding.
+        const SLACK: f64 = 1e-9;
+        let used = match self {
+            Self::Reached => return if value >= limit { "binds" } else { "has room" },
+            Self::AtMost => value / limit,
+            Self::AtLeast => limit / value.max(f64::MIN_POSITIVE),
+        };
+        match used {
+            used if used > 1.0 + SLACK => "missed",
+            used if used >= 0.95 => "binds",
+            _ => "has room",
+        }
+    }
+}
+
+/// Which bounds a candidate is near, and what sets it apart from the one behind it.
+pub(super) fn explain(folder: &Path, rank: usize) -> Result<Explanation, Failure> {
+    let result = search_result(folder)?;
+    let one = candidate(folder, &result, rank)?;
+    let candidates = result["candidates"].as_array().map_or(&[][..], Vec::as_slice);
+    let numbered = || (1..).zip(candidates);
+    let next = numbered().skip(rank).find(|(_, other)| !came_out_as(one, other));
+    let is_frontier = is_frontier(&result);
+    let gpus = gpus(one);
+    let mut text = if is_frontier {
+        let count = candidates.len();
+        format!("rank {rank} of {count} along the frontier: {} {gpus}\n", objectives(one))
+    } else {
+        format!("rank {rank}: score {} {gpus}\n", shown(&one["score"]))
+    };
+    let bounds = bounds(one, &result["goal"]);
+    if !bounds.is_empty() {
+        text += "bounds\n";
+    }
+    for Bound { name, value, limit, sense } in &bounds {
+        let (sign, verdict) = (sense.sign(), sense.verdict(*value, *limit));
+        let _ =
+            writeln!(text, "  {name:<28} {:>12}   {sign} {:>10}   {verdict}", figure(*value), figure(*limit));
+    }
+    let rows = bounds.iter().map(|Bound { name, value, limit, sense }| {
+        json!({"bound": name, "value": value, "limit": limit, "verdict": sense.verdict(*value, *limit)})
+    });
+    let rows: Vec<Value> = rows.collect();
+    let alike: Vec<(usize, &Value)> =
+        numbered().filter(|&(place, other)| place != rank && came_out_as(one, other)).collect();
+    text += &alike_text(one, &alike);
+    let changes = next.map_or_else(Vec::new, |(_, next)| differing(&one["config"], &next["config"]));
+    text += &match next {
+        Some(next) => next_text(one, next, is_frontier, &changes),
+        None if alike.iter().any(|&(place, _)| place > rank) => "no other result comes behind it\n".into(),
+        None if is_frontier => "it is the last along the frontier\n".into(),
+        None => "it is the last of the ranking\n".into(),
+    };
+    let changes =
+        changes.iter().map(|(path, own, other)| json!({"setting": path, "here": own, "there": other}));
+    let worth = if is_frontier { "objectives" } else { "score" };
+    let alike: Vec<usize> = alike.iter().map(|(place, _)| *place).collect();
+    let json = json!({
+        "rank": rank, worth: one[worth], "used_gpus": one["used_gpus"], "avg_gpu": one["metrics"]["avg_gpu"], "bounds": rows,
+        "alike": alike,
+        "next": next.map(|(place, next)| {
+            json!({"rank": place, worth: next[worth], "settings": changes.collect::<Vec<_>>()})
+        }),
+    });
+    Ok(Explanation { text, json })
+}
+
+/// What sets a candidate apart from the next one that came out otherwise.
+fn next_text(
+    one: &Value,
+    (place, next): (usize, &Value),
+    is_frontier: bool,
+    changes: &[(String, Value, Value)],
+) -> String {
+    let mut text = if is_frontier {
+        format!("next along it is rank {place}: {}; settings that differ\n", objectives(next))
+    } else {
+        let gap = one["score"].as_f64().unwrap_or(0.0) - next["score"].as_f64().unwrap_or(0.0);
+        format!("before rank {place} by {} in score; settings that differ\n", figure(gap))
+    };
+    for (path, own, other) in changes {
+        let (own, other) = apart(own, other);
+        let _ = writeln!(text, "  {path}: {own} here, {other} there");
+    }
+    text += "figures\n";
+    for name in COMPARED {
+        if let (Some(own), Some(other)) = (one["metrics"][name].as_f64(), next["metrics"][name].as_f64()) {
+            let _ = writeln!(text, "  {name:<34} {:>12} here {:>12} there", figure(own), figure(other));
+        }
+    }
+    text
+}
+
+/// Whether two candidates have as many GPUs and the same value of every figure.
+fn came_out_as(one: &Value, other: &Value) -> bool {
+    one["used_gpus"] == other["used_gpus"] && one["metrics"] == other["metrics"]
+}
+
+/// What else came out as this candidate did, and the settings in which it differs.
+fn alike_text(one: &Value, alike: &[(usize, &Value)]) -> String {
+    let Some((first, _)) = alike.first() else { return String::new() };
+    let others = match alike.len() {
+        1 => String::new(),
+        count => format!(" and {} more", count - 1),
+    };
+    let mut settings: IndexMap<String, (String, Vec<String>)> = IndexMap::new();
+    for (_, other) in alike {
+        for (path, own, there) in differing(&one["config"], &other["config"]) {
+            let (own, there) = apart(&own, &there);
+            settings.entry(path).or_insert_with(|| (own, Vec::new())).1.push(there);
+        }
+    }
+    let mut text = format!("the same in every figure as rank {first}{others}; where these differ\n");
+    for (path, (own, there)) in settings {
+        let there = different(there.iter().map(String::as_str)).join(" or ");
+        let _ = writeln!(text, "  {path}: {own} here, {there} there");
+    }
+    text
+}
+
+/// The GPUs of a candidate in words: those of a fleet that changes only begin with what its layout says.
+fn gpus(candidate: &Value) -> String {
+    let used = shown(&candidate["used_gpus"]);
+    match candidate["metrics"]["avg_gpu"].as_f64().filter(|_| is_planned(candidate)) {
+        Some(average) => format!("on {used} GPUs at the start, {} on average", figure(average)),
+        None => format!("on {used} GPUs"),
+    }
+}
+
+fn is_planned(candidate: &Value) -> bool {
+    let planner = &candidate["scenario"]["deployment"]["planner"];
+    planner.is_object() && planner["policy"] != "disabled"
+}
+
+/// The bounds of a candidate.
+fn bounds(candidate: &Value, goal: &Value) -> Vec<Bound> {
+    let metric = |name: &str| candidate["metrics"][name].as_f64();
+    let mut bounds = Vec::new();
+    let used = candidate["used_gpus"].as_f64();
+    for (key, name, sense) in [
+        ("gpu_budget", "GPUs of the budget", Sense::AtMost),
+        ("min_gpu_budget", "GPUs at least at the start", Sense::AtLeast),
+    ] {
+        if let (Some(bound), Some(used)) = (candidate["config"][key].as_f64(), used) {
+            bounds.push(Bound { name: name.into(), value: used, limit: bound, sense });
+        }
+    }
+    bounds.extend(bounds_of_planner(candidate));
+    bounds.extend(bounds_of_engines(candidate));
+    for (key, name, figure) in [
+        ("ttft_ms", "mean TTFT of the SLA", "mean_ttft_ms"),
+        ("itl_ms", "mean TPOT of the SLA", "mean_tpot_ms"),
+        ("e2e_ms", "mean E2E of the SLA", "mean_e2e_latency_ms"),
+    ] {
+        if let (Some(bound), Some(value)) = (goal["sla"][key].as_f64(), metric(figure)) {
+            bounds.push(Bound { name: name.into(), value, limit: bound, sense: Sense::AtMost });
+        }
+    }
+    if let (Some(bound), Some(value)) = (goal["min_attainment"].as_f64(), metric("attainment")) {
+        bounds.push(Bound { name: "attainment".into(), value, limit: bound, sense: Sense::AtLeast });
+    }
+    bounds
+}
+
+/// The limits of each pool's engines, beside the most that any of its ranks did.
+fn bounds_of_engines(candidate: &Value) -> Vec<Bound> {
+    let mut bounds = Vec::new();
+    // Aggregated workers count as decode.
+    for (pool, role) in [("agg", "decode"), ("prefill", "prefill"), ("decode", "decode")] {
+        let engine = &candidate["scenario"]["deployment"][pool]["engine"];
+        for (limit, peak, name) in [
+            ("max_num_seqs", "peak_running_requests", "requests of a rank"),
+            ("max_num_batched_tokens", "peak_batched_tokens", "tokens of a pass"),
+        ] {
+            let most = candidate["metrics"][format!("{role}_{peak}")].as_f64();
+            // SGLang's chunks are an option of its own.
+            let is_followed = limit == "max_num_seqs" || engine["backend"] != "sglang";
+            if let (Some(limit), Some(most), true) = (engine[limit].as_f64(), most, is_followed) {
+                bounds.push(Bound {
+                    name: format!("{name} ({pool})"),
+                    value: most,
+                    limit,
+                    sense: Sense::Reached,
+                });
+            }
+        }
+    }
+    bounds
+}
+
+/// The bounds that a planner was given, beside the averages of its fleet; a negative number bounds nothing.
+fn bounds_of_planner(candidate: &Value) -> Vec<Bound> {
+    let deployment = &candidate["scenario"]["deployment"];
+    let metric = |name: &str| candidate["metrics"][name].as_f64();
+    let bound = |key: &str| deployment["planner"][key].as_f64().filter(|bound| *bound >= 0.0);
+    let mut bounds = Vec::new();
+    for (key, sense) in [("max_gpu_budget", Sense::AtMost), ("min_gpu_budget", Sense::AtLeast)] {
+        if let (Some(bound), Some(average)) = (bound(key), metric("avg_gpu")) {
+            bounds.push(Bound {
+                name: "average GPUs of the planner".into(),
+                value: average,
+                limit: bound,
+                sense,
+            });
+        }
+    }
+    let duration_s = metric("duration_ms").map(|duration_ms| duration_ms / 1000.0);
+    // Aggregated workers count as decode.
+    for (pool, seconds) in [
+        ("agg", "decode_worker_seconds"),
+        ("prefill", "prefill_worker_seconds"),
+        ("decode", "decode_worker_seconds"),
+    ] {
+        let least = bound(&format!("{pool}_min_endpoint")).or_else(|| bound("min_endpoint"));
+        if let (true, Some(least), Some(worker_s), Some(duration_s)) =
+            (deployment[pool].is_object(), least, metric(seconds), duration_s.filter(|s| *s > 0.0))
+        {
+            bounds.push(Bound {
+                name: format!("average workers ({pool})"),
+                value: worker_s / duration_s,
+                limit: least,
+                sense: Sense::AtLeast,
+            });
+        }
+    }
+    bounds
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn verdicts_allow_for_rounding_and_counts_have_none() {
+        let verdicts = [
+            (Sense::AtMost, 32.000_000_000_000_01, 32.0, "binds"),
+            (Sense::AtMost, 32.1, 32.0, "missed"),
+            (Sense::AtMost, 10.0, 32.0, "has room"),
+            (Sense::AtLeast, 0.9, 0.85, "has room"),
+            (Sense::AtLeast, 0.86, 0.85, "binds"),
+            (Sense::AtLeast, 0.84, 0.85, "missed"),
+            (Sense::Reached, 255.0, 256.0, "has room"),
+            (Sense::Reached, 256.0, 256.0, "binds"),
+        ];
+        for (sense, value, limit, verdict) in verdicts {
+            assert_eq!(sense.verdict(value, limit), verdict, "{value} {} {limit}", sense.sign());
+        }
+    }
+}
