@@ -6,7 +6,6 @@ use serde_json::{Map, Value};
 
 use super::alike::{alike, joined};
 use super::nearest_table::nearest_lines;
-use crate::config::search::OptimizationTarget;
 use crate::report::record::{Standing, TimingSource};
 use crate::search::predictor_sweep::Comparison;
 use crate::search::{Candidate, Forecasts, SearchResult, StudyEnd, metric, reasons};
@@ -18,8 +17,6 @@ const REASONS_SHOWN: usize = 3;
 /// What stands where a candidate has no such setting or figure.
 const ABSENT: &str = "-";
 
-/// Said where goodput is 0 everywhere, so that the ranking says nothing.
-const NOBODY_SERVED: &str = "no candidate has a request that met every bound of goal.sla: all are equally bad, and the order says nothing";
 /// What a row of several candidates means.
 const ALIKE: &str = "alike: so many candidates came out the same in every figure; of each setting, the values that it has among them";
 /// Heading of what changes with a planner only.
@@ -49,7 +46,6 @@ pub(super) fn search_table(result: &SearchResult) -> String {
         let hidden: usize = rows.split_off(rows.len().min(SHOWN)).iter().map(Vec::len).sum();
         lines.push(ranking(&result.candidates, &rows));
         lines.extend(remarks(&result.candidates, &rows));
-        lines.extend(nobody_is_served(result).then(|| NOBODY_SERVED.to_owned()));
         if hidden > 0 {
             lines.push(format!("... and {hidden} more: `--format json` and `--output-dir` give all"));
         }
@@ -79,15 +75,6 @@ pub(super) fn search_table(result: &SearchResult) -> String {
     lines.extend(rejections(result));
     lines.extend(result.nearest.iter().flat_map(|nearest| nearest_lines(nearest, &result.rejected)));
     lines.join("\n") + "\n"
-}
-
-/// Whether good requests are what counts and no candidate has any.
-fn nobody_is_served(result: &SearchResult) -> bool {
-    let good = |one: &Candidate| metric(&one.metrics, "goodput_completed_requests");
-    let targets = [result.goal.target].into_iter().chain(result.goal.pareto_objectives.iter().copied());
-    let counts = |target| matches!(target, OptimizationTarget::Goodput | OptimizationTarget::GoodputPerGpu);
-    let is_asked_for = targets.take(if result.goal.is_pareto() { usize::MAX } else { 1 }).any(counts);
-    is_asked_for && result.candidates.iter().all(|one| good(one) == Some(0.0))
 }
 
 /// What planners forecast with, in a line.

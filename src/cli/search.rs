@@ -29,6 +29,7 @@ use crate::run;
 use crate::search::{
     self, Candidate, Evaluator, Options, Plan, Requests, SearchError, SearchResult, Watcher, metric,
 };
+use crate::serving;
 
 pub(super) fn run(
     arguments: &SearchArguments,
@@ -191,7 +192,7 @@ pub(super) fn ready(
 
 /// Says what is about to be run, so that a saved log tells how to run it again.
 pub(super) fn announce(file: &Path, ready: &ReadySearch, threads: NonZeroUsize, console: Console) {
-    let ReadySearch { plan, places, .. } = ready;
+    let ReadySearch { plan, places, requests } = ready;
     let sweep = &plan.config.sweep;
     let points: u64 = plan.branches.iter().map(|branch| branch.space.size()).sum();
     console.note(format!(
@@ -201,6 +202,17 @@ pub(super) fn announce(file: &Path, ready: &ReadySearch, threads: NonZeroUsize, 
         sweep.random_seed,
     ));
     notice(plan, places, console);
+    if let Some(words) = too_long(plan, requests) {
+        console.note(places.remark("warning", &format!("search_space.model_name: {words}")));
+    }
+}
+
+/// How many requests the model cannot take, if all candidates have the same.
+fn too_long(plan: &Plan, requests: &Requests) -> Option<String> {
+    let Requests::Shared(prepared) = requests else { return None };
+    let branch = plan.branches.first()?;
+    let first = branch.unroll(&branch.space.point(0)).ok()?;
+    serving::requests_too_long(&first.scenario, prepared.first()?.traffic.workload())
 }
 
 /// Passes on what the author of a search should know before it runs.

@@ -33,6 +33,6 @@ pub mod worker;
 pub use assembly::{Traffic, unsupported};
 pub use error::ReplayError;
 pub use pricing::{profile_of, timing_records};
-pub use remarks::remarks;
+pub use remarks::{remarks, requests_too_long};
 pub use replay::{ReplayLimits, replay};
 pub use scheduler::{idle_limits, scheduler_problems};

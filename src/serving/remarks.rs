@@ -15,7 +15,8 @@ pub fn remarks(scenario: &Scenario, workload: &Workload) -> Vec<String> {
         let pool_remarks = [
             overcommitted(pool, &catalogue).map(|reason| format!("engine.num_gpu_blocks: {reason}")),
             more_than_sglang_takes(pool),
-            longer_than_the_model_takes(pool, workload, &catalogue),
+            longer_than_the_model_takes(pool, workload, &catalogue)
+                .map(|words| format!("engine.max_model_len: is not given, and {words}")),
         ];
         remarks.extend(
             pool_remarks.into_iter().flatten().map(|text| format!("deployment.{}.{text}", role.name())),
@@ -23,6 +24,12 @@ pub fn remarks(scenario: &Scenario, workload: &Workload) -> Vec<String> {
     }
     remarks.extend(sessions_of_one_turn(scenario, workload));
     remarks
+}
+
+/// How many requests the model cannot take, which every pool of a scenario serves all the same; `None` if there are none.
+pub fn requests_too_long(scenario: &Scenario, workload: &Workload) -> Option<String> {
+    let catalogue = Catalogue::with(&scenario.facts).ok()?;
+    pools(scenario).into_iter().find_map(|(_, pool)| longer_than_the_model_takes(pool, workload, &catalogue))
 }
 
 /// Where nobody comes back, there is nothing to stick to.
@@ -69,8 +76,7 @@ fn longer_than_the_model_takes(pool: &Pool, workload: &Workload, catalogue: &Cat
         .count();
     (count > 0).then(|| {
         format!(
-            "engine.max_model_len: is not given, and {count} of {} requests are longer than the {longest} tokens that the \
-             model takes; they are served all the same",
+            "{count} of {} requests are longer than the {longest} tokens that the model takes; they are served all the same",
             workload.requests.len()
         )
     })

@@ -54,14 +54,24 @@ fn the_best_candidate_replays_to_its_score_from_anywhere() {
 }
 
 #[test]
-fn a_ranking_of_candidates_that_serve_nobody_says_so() {
-    let place = Workplace::with("search.yaml", &three_points());
-    let search = |e2e_ms: &str| {
-        let goal = format!("goal={{target: goodput_per_gpu, sla: {{e2e_ms: {e2e_ms}}}}}");
-        place.run(&["search", "search.yaml", "--set", &goal]).ending(0).stdout
+fn requests_that_the_model_cannot_take_are_told_of() {
+    let place = Workplace::new();
+    let row = |row: u32, tokens: u32| {
+        format!(
+            "{{\"timestamp\": {row}, \"input_length\": {tokens}, \"output_length\": 9, \"hash_ids\": []}}\n"
+        )
     };
-    assert!(search("0.001").contains("no candidate has a request that met every bound of goal.sla"));
-    assert!(!search("9000").contains("no candidate has"));
+    place.write("rows.jsonl", &(row(0, 500) + &row(1, 40_960) + &row(2, 40_951)));
+    let search = "{search_space: {model_name: Qwen/Qwen3-32B, hardware_sku: h200_sxm, deployment_mode: [agg], gpu_budget: 1, \
+                  router_mode: [round_robin], planner_scaling_policy: [disabled], agg_max_num_seqs: [256], \
+                  agg_max_num_batched_tokens: [8192]}, workload: {trace_path: rows.jsonl}, goal: {target: e2e_latency}}";
+    place.write("search.yaml", search);
+    let told = place.run(&["search", "search.yaml"]).ending(0).stderr;
+    let words = "search_space.model_name: 1 of 3 requests are longer than the 40960 tokens that the model takes; they are served all \
+                 the same";
+    assert!(told.contains(words), "{told}");
+    place.write("rows.jsonl", &(row(0, 500) + &row(2, 40_951)));
+    assert!(!place.run(&["search", "search.yaml"]).ending(0).stderr.contains("longer than"));
 }
 
 #[test]
