@@ -122,7 +122,7 @@ fn configuration_text(config: &SmartSearchConfig, folder: &Path) -> String {
 pub(super) struct Changes {
     /// What another trial may come of, by path.
     decisive: Vec<(String, String)>,
-    /// What decides how long a search goes on and how it is run, and nothing about any of its trials.
+    /// What decides how long a search goes on and how it is run, the wall clock's say included, and no figure of any trial.
     harmless: Vec<(String, String)>,
 }
 

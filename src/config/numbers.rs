@@ -177,7 +177,7 @@ const PERCENTAGES: RangeInclusive<f64> = 2.0..=100.0;
 /// Without hundreds of digits, nor those that only a computation has added.
 fn plain(real: f64) -> String {
     let digits = format!("{real:.14e}");
-    let real = digits.parse().unwrap_or(real);
+    let real = if real.fract() == 0.0 { real } else { digits.parse().unwrap_or(real) };
     if real.abs() < 1e15 { real.to_string() } else { format!("{real:e}") }
 }
 
@@ -226,6 +226,7 @@ mod tests {
         assert_eq!(meant("99.9 percent", "min_attainment", true), "0.999");
         assert_eq!(meant("500.1ms", "startup_time_s", false), "0.5001");
         assert_eq!(meant("123456789012345", "seed", false), "123456789012345");
+        assert_eq!(meant("1234567890123457", "seed", false), "1.234567890123457e15");
         assert_eq!(meant("010", "isl", false), "10");
         assert_eq!(meant("0x1000", "isl", false), "4096");
         assert_eq!(super::meant("many", "isl", false), None);

@@ -15,9 +15,9 @@ use crate::search::journal::Hash;
 use crate::search::objective::{Metrics, metric};
 use crate::search::unroll::Unrolled;
 
-/// The router that weighs costs. Like those that do not, it keeps nobody waiting by what a pass may compute unless it is told to.
+/// The router that weighs costs; it hears of caches. Without a `queue_threshold` it keeps nobody waiting.
 const WEIGHING: &str = "kv_router";
-/// Routers that hear nothing of caches.
+/// Routers that hear nothing of caches and keep nobody waiting.
 const DEAF: [&str; 5] = ["round_robin", "random", "least_loaded", "power_of_two", "session_affinity"];
 
 /// The limits of a candidate's engines, and everything else that its replay depends on.

@@ -208,7 +208,7 @@ impl Rounds {
         let trial = &self.trials[number];
         let scenario = trial.scenario.clone().filter(|_| matches!(trial.state, State::Running))?;
         match self.copies.of(number) {
-            // What a sampler has thought about is likely to be different, and it waits for it.
+            // Elsewhere a sampler waits for the result, and its suggestions are seldom copies.
             Foreseen::TooEarly if self.course.is_exhaustive() => self.copies.wait(number),
             Foreseen::TooEarly | Foreseen::Unknown => {
                 return Some(Job { trial: number, scenario, bar: trial.bar });

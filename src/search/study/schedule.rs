@@ -217,6 +217,14 @@ mod tests {
     }
 
     #[test]
+    fn rounds_of_points_that_nobody_waits_for_are_under_way_together() {
+        let course = Course::new(Schedule::Exhaustive { per_round: 3 });
+        assert_eq!((course.demand(0), course.demand(23)), (Demand::Points(2), Demand::Points(1)));
+        assert_eq!(course.demand(24), Demand::Nothing);
+        assert_eq!(course.in_step().demand(3), Demand::Nothing);
+    }
+
+    #[test]
     fn one_at_a_time_is_one_at_a_time() {
         let course = Course::new(Schedule::Exhaustive { per_round: 1 }).in_step();
         assert_eq!((course.demand(0), course.demand(1)), (Demand::Points(1), Demand::Nothing));
