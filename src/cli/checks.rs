@@ -67,6 +67,7 @@ const CANDIDATE: Fields = &[
     ("scenario", Object),
 ];
 const REJECTED: Fields = &[("config", Object), ("outcome", Text), ("reason", Text)];
+const SHORTFALL: Fields = &[("cause", Text), ("reason", Text)];
 const TRIAL: Fields = &[("config", Object), ("used_gpus", Count), ("score", Figure)];
 const REPORT: Fields = &[("scenario", Object), ("summary", Object)];
 const SUMMARY: Fields = &[
@@ -108,6 +109,7 @@ pub(super) fn search_result(result: &Value) -> Vec<String> {
     for (place, trial) in rejected.iter().enumerate() {
         problems.fields(trial, &format!("rejected[{place}]"), REJECTED);
     }
+    problems.shortfalls(result);
     let count = |name: &str| result["tally"][name].as_u64().unwrap_or(0);
     let outcomes = ["infeasible", "failed", "unsupported", "stopped_early"];
     let (feasible, others) = (count("feasible"), outcomes.map(count).iter().sum::<u64>());
@@ -225,6 +227,16 @@ impl Problems {
             }
         }
         self.0.len() == before
+    }
+
+    /// What the answer says that it lacks, if it says so.
+    fn shortfalls(&mut self, result: &Value) {
+        let Some(shortfalls) = result.get("incomplete") else { return };
+        if self.fields(result, "", &[("incomplete", List)]) {
+            for (place, shortfall) in list(shortfalls).iter().enumerate() {
+                self.fields(shortfall, &format!("incomplete[{place}]"), SHORTFALL);
+            }
+        }
     }
 
     /// Whether every figure is a number, or null.

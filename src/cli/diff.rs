@@ -15,6 +15,7 @@ use super::results::{
     answer, apart, differing, figure, note_unfinished, replay_report, request_rows, search_result, shown,
     trial_rows,
 };
+use crate::report::shortfalls::{shortfall_lines, shortfalls};
 
 /// Steps in the life of a request, in order, with what they are called.
 const STEPS: [(&str, &str); 6] = [
@@ -29,12 +30,20 @@ const STEPS: [(&str, &str); 6] = [
 /// What differs between two runs.
 #[derive(Serialize)]
 struct Difference {
+    /// What either answer lacks.
+    incomplete: Incomplete,
     /// The earliest event that is not the same in both; absent if all are.
     first_event: Option<Event>,
     /// Figures that are not the same.
     metrics: Vec<Metric>,
     /// Settings that are not the same, by path.
     settings: Vec<Setting>,
+}
+
+#[derive(Default, Serialize)]
+struct Incomplete {
+    a: Vec<Value>,
+    b: Vec<Value>,
 }
 
 #[derive(Serialize)]
@@ -88,6 +97,7 @@ fn replays(a: &Path, b: &Path) -> Result<Difference, Failure> {
     let (report_a, report_b) = (replay_report(a)?, replay_report(b)?);
     let (rows_a, rows_b) = (request_rows(a, &report_a)?, request_rows(b, &report_b)?);
     Ok(Difference {
+        incomplete: Incomplete::default(),
         first_event: first_event(&rows_a, &rows_b),
         metrics: metrics(&report_a["summary"], &report_b["summary"]),
         settings: settings(&report_a["scenario"], &report_b["scenario"]),
@@ -98,6 +108,7 @@ fn searches(a: &Path, b: &Path) -> Result<Difference, Failure> {
     let (result_a, result_b) = (search_result(a)?, search_result(b)?);
     let (best_a, best_b) = (&result_a["candidates"][0], &result_b["candidates"][0]);
     Ok(Difference {
+        incomplete: Incomplete { a: shortfalls(&result_a).to_vec(), b: shortfalls(&result_b).to_vec() },
         first_event: first_trial(&trial_rows(a)?, &trial_rows(b)?),
         metrics: metrics(&best_a["metrics"], &best_b["metrics"]),
         settings: [settings(&best_a["config"], &best_b["config"]), surroundings(best_a, best_b)].concat(),
@@ -225,8 +236,11 @@ fn settings(a: &Value, b: &Value) -> Vec<Setting> {
 impl Difference {
     fn text(&self) -> String {
         let mut text = String::new();
+        for (which, shortfalls) in [("first", &self.incomplete.a), ("second", &self.incomplete.b)] {
+            text.extend(shortfall_lines(shortfalls).map(|line| format!("the {which} run is {line}\n")));
+        }
         if self.first_event.is_none() && self.metrics.is_empty() && self.settings.is_empty() {
-            return "the runs are the same\n".into();
+            return text + "the runs are the same\n";
         }
         if !self.settings.is_empty() {
             text += "settings that differ\n";

@@ -10,6 +10,7 @@ use super::alike::different;
 use super::explain::Explanation;
 use super::failure::Failure;
 use super::results::{apart, candidate, differing, figure, is_frontier, objectives, search_result, shown};
+use crate::report::shortfalls::{shortfall_lines, shortfalls};
 
 /// Figures of two neighbours in a ranking that are set side by side.
 const COMPARED: [&str; 8] = [
@@ -79,6 +80,7 @@ pub(super) fn explain(folder: &Path, rank: usize) -> Result<Explanation, Failure
     } else {
         format!("rank {rank}: score {} {gpus}\n", shown(&one["score"]))
     };
+    text.extend(shortfall_lines(shortfalls(&result)).map(|line| line + "\n"));
     let bounds = bounds(one, &result["goal"]);
     if !bounds.is_empty() {
         text += "bounds\n";
@@ -107,7 +109,7 @@ pub(super) fn explain(folder: &Path, rank: usize) -> Result<Explanation, Failure
     let worth = if is_frontier { "objectives" } else { "score" };
     let alike: Vec<usize> = alike.iter().map(|(place, _)| *place).collect();
     let json = json!({
-        "rank": rank, worth: one[worth], "used_gpus": one["used_gpus"], "avg_gpu": one["metrics"]["avg_gpu"], "bounds": rows,
+        "incomplete": shortfalls(&result), "rank": rank, worth: one[worth], "used_gpus": one["used_gpus"], "avg_gpu": one["metrics"]["avg_gpu"], "bounds": rows,
         "alike": alike,
         "next": next.map(|(place, next)| {
             json!({"rank": place, worth: next[worth], "settings": changes.collect::<Vec<_>>()})

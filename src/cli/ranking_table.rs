@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 use super::alike::{alike, joined};
 use super::nearest_table::nearest_lines;
 use crate::report::record::{Standing, TimingSource};
+use crate::report::shortfalls::incomplete;
 use crate::search::predictor_sweep::Comparison;
 use crate::search::{Candidate, Forecasts, SearchResult, StudyEnd, metric, reasons};
 
@@ -50,17 +51,11 @@ pub(super) fn search_table(result: &SearchResult) -> String {
             lines.push(format!("... and {hidden} more: `--format json` and `--output-dir` give all"));
         }
     }
-    lines.extend(result.studies.iter().filter_map(|study| match study.end {
-        StudyEnd::Stalled { found, wanted } => Some(format!(
-            "stopped early: suggestions ran out with {found} of {wanted} new candidates in the last round"
-        )),
-        StudyEnd::Interrupted => Some("interrupted: this is the best so far".into()),
-        StudyEnd::Exhausted if !result.certified_optimum => Some("no points are left to try".into()),
-        StudyEnd::Exhausted
-        | StudyEnd::RoundsDone
-        | StudyEnd::Diverged { .. }
-        | StudyEnd::Contradicted { .. } => None,
-    }));
+    lines.extend(result.incomplete.iter().map(|shortfall| incomplete(&shortfall.reason)));
+    let is_exhausted = result.studies.iter().any(|study| study.end == StudyEnd::Exhausted);
+    if is_exhausted && !result.certified_optimum {
+        lines.push("no points are left to try".into());
+    }
     lines.extend(result.load_predictors.as_ref().map(load_predictors));
     lines.extend(result.screenings.iter().map(|screening| {
         let mode = setting(&serde_json::to_value(screening.deployment_mode).unwrap_or_default());
@@ -68,9 +63,6 @@ pub(super) fn search_table(result: &SearchResult) -> String {
     }));
     let left_out = result.skipped.iter().filter(|skip| skip.shape.is_none());
     lines.extend(left_out.map(|skip| format!("left out: {skip}")));
-    if !result.reproducible && !result.was_interrupted() {
-        lines.push("not reproducible: the wall clock cut replays off (sweep.max_eval_seconds)".into());
-    }
     lines.push(tally(result));
     lines.extend(rejections(result));
     lines.extend(result.nearest.iter().flat_map(|nearest| nearest_lines(nearest, &result.rejected)));

@@ -184,11 +184,14 @@ pub(super) fn objectives(candidate: &Value) -> String {
     values.map(|(name, value)| format!("{name} {}", shown(value))).collect::<Vec<_>>().join(", ")
 }
 
-/// The candidate of a rank, or the only one to choose.
-pub(super) fn chosen(folder: &Path, rank: Option<usize>) -> Result<Value, Failure> {
-    let result = search_result(folder)?;
-    let candidates = candidates(&result);
-    if rank.is_none() && is_frontier(&result) && candidates.len() > 1 {
+/// The candidate of a rank of the result that a folder holds, or the only one to choose.
+pub(super) fn chosen<'r>(
+    folder: &Path,
+    result: &'r Value,
+    rank: Option<usize>,
+) -> Result<&'r Value, Failure> {
+    let candidates = candidates(result);
+    if rank.is_none() && is_frontier(result) && candidates.len() > 1 {
         let points =
             candidates.iter().map(|one| format!("\n  --rank {}: {}", shown(&one["rank"]), objectives(one)));
         return Err(Failure::input(format!(
@@ -198,7 +201,7 @@ pub(super) fn chosen(folder: &Path, rank: Option<usize>) -> Result<Value, Failur
             points.collect::<String>()
         )));
     }
-    candidate(folder, &result, rank.unwrap_or(1)).cloned()
+    candidate(folder, result, rank.unwrap_or(1))
 }
 
 fn candidates(result: &Value) -> &[Value] {

@@ -19,6 +19,7 @@ pub mod record;
 pub mod requests;
 pub mod scaling;
 pub mod series;
+pub mod shortfalls;
 pub mod summary;
 pub mod table;
 pub mod timeline;

@@ -246,7 +246,7 @@ mod tests {
     use std::sync::Mutex;
 
     use super::*;
-    use crate::search::StudyEnd;
+    use crate::search::Cause;
 
     const SEARCH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/scenarios/router_comparison.yaml");
 
@@ -269,8 +269,13 @@ mod tests {
             .run()
             .unwrap();
         assert_eq!(told.lock().unwrap()[0], (1, 2));
-        assert_eq!(answer.studies[0].end, StudyEnd::Interrupted);
         assert!(answer.candidates.len() >= 2 && !answer.reproducible);
+        let Cause::Interrupted { trials, of, is_least } = answer.incomplete[0].cause else {
+            panic!("{:?}", answer.incomplete);
+        };
+        assert_eq!((trials, is_least), (answer.tally.total(), true));
+        // Each of those that are missing may be found by the next trial.
+        assert_eq!(of - trials, 6 - answer.tally.feasible);
     }
 
     #[test]

@@ -181,7 +181,7 @@ impl ReplayEvaluator {
     fn reason(&self, end: EarlyEnd, bar: &Bar) -> String {
         match end {
             EarlyEnd::OutOfPasses => {
-                format!("exceed passes: replay > {} passes", self.max_passes.unwrap_or_default())
+                format!("{OUT_OF_PASSES}: replay > {} passes", self.max_passes.unwrap_or_default())
             }
             EarlyEnd::Outclassed { bound } => {
                 let what = match bar.worth {
@@ -347,6 +347,8 @@ fn worth_bar(scenario: &Scenario, bar: &Bar) -> Option<WorthBar> {
 
 /// How the reason of a candidate begins whose replay took longer than the wall clock allowed.
 pub(super) const TIMED_OUT: &str = "exceed runtime";
+/// And of one whose replay took more passes than allowed.
+pub(super) const OUT_OF_PASSES: &str = "exceed passes";
 
 fn measured(summary: &Summary) -> Evaluation {
     if summary.completed_requests == 0 {

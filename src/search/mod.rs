@@ -26,6 +26,7 @@ mod role;
 mod sampler;
 mod schedulers;
 mod shard;
+mod shortfall;
 mod study;
 #[cfg(test)]
 mod test_support;
@@ -55,6 +56,7 @@ pub use refusal::Refusal;
 pub use result::{Rejected, SearchResult, StudySummary};
 pub use sampler::{GpUcbPe, Grid, Halton, Random, Tpe};
 pub use shard::Shard;
+pub use shortfall::{Cause, Shortfall};
 pub use study::{Options, SearchError, StudyEnd, StudyEvent, TRIAL_THREAD_NAME, Watcher, panic_message, run};
 pub use trial::{Evaluation, Outcome, Tally, Timings, TrialRecord, reasons};
 pub use unroll::{Unrolled, Unservable};

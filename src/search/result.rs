@@ -4,13 +4,13 @@ use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use super::branch::Plan;
-use super::evaluator::TIMED_OUT;
 use super::forecasts::Forecasts;
 use super::nearest::NearestMiss;
 use super::policy_filter::DroppedPolicy;
 use super::pool::Skipped;
 use super::portion::Portion;
 use super::ranking::{Candidate, frontier, rank};
+use super::shortfall::{Cause, Shortfall};
 use super::study::{Standings, StudyEnd};
 use super::trial::{Outcome, Tally, TrialRecord};
 use crate::config::scenario::{DeploymentMode, Scenario};
@@ -27,11 +27,14 @@ pub struct SearchResult {
     /// What was searched for.
     pub goal: OptimizationGoal,
     /// Whether the first candidate is known to be the best of all points, or the frontier to be theirs: every point was
-    /// evaluated, and none failed.
+    /// evaluated, and nothing that is said in `incomplete` kept its worth from being known.
     pub certified_optimum: bool,
     /// Whether another run has to come to the same answer: no replay was cut off by the wall clock, and the search was not
     /// interrupted.
     pub reproducible: bool,
+    /// What this answer lacks; absent if it is all that was searched for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub incomplete: Vec<Shortfall>,
     /// With what planners that scale ahead of traffic forecast, and how that was chosen; absent where there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub load_predictors: Option<Forecasts>,
@@ -129,13 +132,16 @@ impl SearchResult {
         studies.sort_by_key(|study| plan.branches.iter().position(|branch| branch.mode == study.mode));
         let all_covered =
             studies.len() == plan.branches.len() && studies.iter().all(|study| study.covers_all_points);
-        // What the clock cut off was not evaluated, and another run may cut off something else.
-        let timed_out = rejected.iter().any(|rejected| rejected.reason.starts_with(TIMED_OUT));
+        let incomplete = Shortfall::all(&tally, &rejected, &studies);
+        // Another run may be stopped at another trial.
+        let depends_on_clock =
+            |one: &Shortfall| matches!(one.cause, Cause::Interrupted { .. } | Cause::OutOfTime { .. });
         Self {
             schema_version: SCHEMA_VERSION,
             goal: plan.config.goal.clone(),
-            reproducible: !timed_out && studies.iter().all(|study| study.end != StudyEnd::Interrupted),
-            certified_optimum: all_covered && !candidates.is_empty() && !timed_out,
+            reproducible: !incomplete.iter().any(depends_on_clock),
+            certified_optimum: all_covered && !candidates.is_empty() && incomplete.is_empty(),
+            incomplete,
             load_predictors: (!plan.forecasts.is_empty()).then(|| Forecasts::clone(&plan.forecasts)),
             tally,
             candidates: if plan.config.goal.is_pareto() {
@@ -173,6 +179,6 @@ impl SearchResult {
 
     /// Whether the search was told to stop before its end.
     pub fn was_interrupted(&self) -> bool {
-        self.studies.iter().any(|study| study.end == StudyEnd::Interrupted)
+        self.studies.iter().any(|study| study.end.is_interrupted())
     }
 }

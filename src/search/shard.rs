@@ -54,7 +54,7 @@ impl Plan {
         }
         let lengths = self.branches.iter().zip(&schedules).map(|(branch, schedule)| {
             let points = branch.space.size();
-            schedule.aim(points).min(points)
+            schedule.aim().min(points)
         });
         Ok(parts(&lengths.collect::<Vec<_>>(), shard))
     }

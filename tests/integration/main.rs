@@ -52,6 +52,7 @@ mod scenarios;
 mod search;
 mod search_checklist;
 mod search_failures;
+mod search_incomplete;
 mod search_resumed;
 mod search_runs;
 mod search_without_answer;

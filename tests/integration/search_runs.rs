@@ -1,14 +1,12 @@
-//! How searches run: threads, limits, interrupts, parts, and first looks at portions of the requests.
+//! How searches run: threads, limits, parts, and first looks at portions of the requests.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
 
 use std::collections::BTreeSet;
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::cli_command::{Answer, Workplace};
+use super::cli_command::Workplace;
 use super::search::{ROUTERS, TWO_ROLES, metric, three_points};
 use super::search_resumed::both_modes;
 
@@ -29,48 +27,6 @@ fn any_number_of_threads_gives_the_same_files_and_the_same_output() {
         }
         assert_eq!(place.files().len(), 5, "{:?}", place.files());
     }
-}
-
-/// Every router with a workload that takes long enough to be interrupted.
-fn long_search(place: &Workplace) -> Command {
-    let mut command = place.command(&["search", "search.yaml", "--output-dir", "out", "--threads", "2"]);
-    command.args(["--set", "sweep.exhaustive=true", "--set", "workload.num_request_ratio=400"]);
-    command
-}
-
-#[test]
-fn an_interrupted_search_leaves_the_best_so_far() {
-    let place = Workplace::with("search.yaml", ROUTERS);
-    let mut search = long_search(&place);
-    let child = search.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let journal = place.path("out/trials.jsonl");
-    let started = Instant::now();
-    while std::fs::read_to_string(&journal).map_or(0, |text| text.lines().count()) < 3 {
-        assert!(started.elapsed() < Duration::from_secs(50), "no trials");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
-    assert!(kill.success());
-    let answer = Answer::from(child.wait_with_output().unwrap()).ending(130);
-    assert!(answer.stdout.contains("interrupted"), "{}", answer.stdout);
-    let result = place.read_json("out/candidates.json");
-    let candidates = result["candidates"].as_array().unwrap();
-    assert!((3..109).contains(&candidates.len()), "{}", candidates.len());
-    assert_eq!(place.read("out/trials.jsonl").lines().count(), candidates.len());
-    assert_eq!(result["certified_optimum"], false);
-    let report = place.run(&["replay", "out/best.yaml", "--format", "json"]).ending(0).json();
-    assert_eq!(report["summary"], candidates[0]["metrics"]);
-    assert_eq!(place.files().len(), 5, "{:?}", place.files());
-}
-
-#[test]
-fn a_replay_over_its_time_is_infeasible() {
-    let place = Workplace::with("search.yaml", &three_points());
-    let sets = ["--set", "sweep.max_eval_seconds=0.000001", "--set", "workload.num_request_ratio=4000"];
-    let arguments = [&["search", "search.yaml", "--format=json"][..], &sets].concat();
-    let result = place.run(&arguments).ending(1).json();
-    assert_eq!(result["tally"]["infeasible"], 3);
-    assert_eq!(result["rejected"][0]["reason"], "exceed runtime: replay > 0.000001s");
 }
 
 #[test]

@@ -19,7 +19,8 @@ use super::console::Console;
 use super::failure::{Failure, Status};
 use super::names::{COMMANDS, DYNAMO, KUBERNETES, Kind};
 use super::output::OutputFolder;
-use super::results::{answer, chosen, note_unfinished, replay_report};
+use super::results::{answer, chosen, note_unfinished, replay_report, search_result};
+use crate::report::shortfalls::{shortfall_lines, shortfalls};
 
 /// A candidate, ready to be written down.
 struct Plan {
@@ -36,6 +37,8 @@ struct Plan {
     planner_unsaid: Vec<(String, String)>,
     /// Fields outside pools, router and planner that cannot be said.
     unsaid: Vec<(String, String)>,
+    /// What the answer lacks that it was chosen from.
+    incomplete: Vec<Value>,
 }
 
 struct PoolPlan {
@@ -71,6 +74,7 @@ pub(super) fn run(arguments: &DeployArguments, console: Console) -> Result<Statu
         Format::Text => Console::print(&plan.text(arguments.to, arguments))?,
         Format::Json => Console::print_json(&plan.json())?,
     }
+    shortfall_lines(&plan.incomplete).for_each(|line| console.note(line));
     for (field, why) in plan.all_unsaid(arguments.to, arguments.image.as_deref()) {
         console.note(format!("not said: {field} ({why})"));
     }
@@ -79,7 +83,7 @@ pub(super) fn run(arguments: &DeployArguments, console: Console) -> Result<Statu
 
 fn plan(arguments: &DeployArguments) -> Result<Plan, Failure> {
     let folder = &arguments.folder;
-    let (config, scenario) = source(folder, arguments.rank)?;
+    let Source { config, scenario, incomplete } = source(folder, arguments.rank)?;
     let deployment = &scenario["deployment"];
     let pools: Vec<PoolPlan> = ["agg", "prefill", "decode"]
         .into_iter()
@@ -133,6 +137,7 @@ fn plan(arguments: &DeployArguments) -> Result<Plan, Failure> {
         planner,
         planner_unsaid: planner_account.unsaid,
         unsaid,
+        incomplete,
     })
 }
 
@@ -178,16 +183,27 @@ fn is_set(value: &Value) -> bool {
 }
 
 /// The settings and the scenario of a candidate, or of a replay.
-fn source(folder: &Path, rank: Option<usize>) -> Result<(Map<String, Value>, Value), Failure> {
+struct Source {
+    config: Map<String, Value>,
+    scenario: Value,
+    incomplete: Vec<Value>,
+}
+
+fn source(folder: &Path, rank: Option<usize>) -> Result<Source, Failure> {
     if answer(folder)? == Kind::Search {
-        let candidate = chosen(folder, rank)?;
-        let config = candidate["config"].as_object().cloned().unwrap_or_default();
-        return Ok((config, candidate["scenario"].clone()));
+        let result = search_result(folder)?;
+        let candidate = chosen(folder, &result, rank)?;
+        return Ok(Source {
+            config: candidate["config"].as_object().cloned().unwrap_or_default(),
+            scenario: candidate["scenario"].clone(),
+            incomplete: shortfalls(&result).to_vec(),
+        });
     }
     if rank.is_some_and(|rank| rank != 1) {
         return Err(Failure::input("--rank: a replay has one deployment only"));
     }
-    Ok((Map::new(), replay_report(folder)?["scenario"].clone()))
+    let scenario = replay_report(folder)?["scenario"].clone();
+    Ok(Source { config: Map::new(), scenario, incomplete: Vec::new() })
 }
 
 fn pool_plan(name: &'static str, deployment: &Value, config: &Map<String, Value>) -> PoolPlan {
@@ -221,6 +237,7 @@ impl Plan {
         for pool in &self.pools {
             lines.push(format!("# {}: {} workers of {} GPUs", pool.name, pool.workers, pool.gpus));
         }
+        lines.extend(shortfall_lines(&self.incomplete).map(|line| format!("# {line}")));
         let unsaid = self.all_unsaid(form, image);
         if !unsaid.is_empty() {
             lines.push("# Not said below:".into());
@@ -299,6 +316,7 @@ impl Plan {
         let unsaid = self.all_unsaid(DeployForm::Dynamo, None);
         let unsaid = unsaid.iter().map(|(field, why)| json!({"field": field, "why": why}));
         json!({
+            "incomplete": self.incomplete,
             "model": self.model,
             "backend": self.backend,
             "pools": pools.collect::<Vec<_>>(),

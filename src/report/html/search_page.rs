@@ -7,6 +7,7 @@ use super::chart::{Bars, Chart, Figure};
 use super::page::{Page, Section};
 use super::text::{figure, shown};
 use super::tried::{Tried, best_so_far, candidates, effects, feasible, frontier, parallel, varying_knobs};
+use crate::report::shortfalls::{shortfall_lines, shortfalls};
 
 /// Figures of candidates that the ranking shows if they have them.
 const METRICS: [&str; 9] = [
@@ -166,7 +167,8 @@ fn lead(result: &Value) -> String {
         (true, true) => "; every point was evaluated, so rank 1 is the optimum",
         (true, false) => "; every point was evaluated, so no point is beyond the frontier",
     };
-    format!("goal: {}{certified}", shown(what))
+    let goal = format!("goal: {}{certified}", shown(what));
+    [goal].into_iter().chain(shortfall_lines(shortfalls(result))).collect::<Vec<_>>().join("; ")
 }
 
 fn tiles(result: &Value, best: Option<&Value>) -> Vec<(String, String, String)> {

@@ -6,6 +6,7 @@ use serde_json::Value;
 use crate::config::scenario::{BUILTIN_PLANNER, Scenario};
 use crate::config::search::SearchSpace;
 use crate::search::branch::Branch;
+use crate::search::evaluator::Bar;
 use crate::search::trial::Timings;
 
 /// What ends the evaluations of a branch before their time, as text.
@@ -13,6 +14,16 @@ pub(super) fn limits(branch: &Branch) -> String {
     let (goal, sweep) = (&branch.config.goal, &branch.config.sweep);
     let gpu_budget = branch.config.search_space.gpu_budget;
     format!("{:?} {:?} {:?} {gpu_budget}", goal.min_attainment, sweep.max_eval_passes, sweep.top)
+}
+
+/// What a candidate of a branch has to reach where only those are ranked whose score is above `last`.
+pub(super) fn bar(branch: &Branch, last: Option<f64>) -> Bar {
+    let goal = &branch.config.goal;
+    Bar {
+        min_attainment: goal.min_attainment,
+        max_gpus: Some(branch.config.search_space.gpu_budget),
+        worth: last.map(|score| (goal.target, score)),
+    }
 }
 
 /// What tells one timing from another, as text.

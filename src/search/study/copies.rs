@@ -122,7 +122,7 @@ mod tests {
     use crate::search::test_support::{measured, nine_points, plan};
     use crate::search::trial::{Outcome, TrialRecord};
 
-    const ALL: Schedule = Schedule::Exhaustive { per_round: 16 };
+    const ALL: Schedule = Schedule::Exhaustive { points: u64::MAX, per_round: 16 };
 
     /// Replays and committed trials of a search, point by point. Answers come in backwards.
     fn replays_of(

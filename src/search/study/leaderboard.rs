@@ -125,7 +125,7 @@ impl Leaderboard {
             }
             StudyEnd::Contradicted { trial } => return self.finish(Err(SearchError::Contradicted { trial })),
             // Without the trials that this study did not come to, what follows has another place in the journal.
-            StudyEnd::Interrupted => self.journal = None,
+            StudyEnd::Interrupted { .. } => self.journal = None,
             _ => {}
         }
         self.standings.studies.push(StudySummary { mode, end, covers_all_points });

@@ -178,12 +178,13 @@ fn nearest(
     interrupt: &AtomicBool,
     standings: &mut Standings,
 ) -> Option<NearestMiss> {
-    let is_over = standings.studies.iter().all(|study| study.end != StudyEnd::Interrupted);
+    let is_over = standings.studies.iter().all(|study| !study.end.is_interrupted());
     let near = standings.near.take().filter(|_| is_over && standings.tally.feasible == 0)?;
     let nearest = near.replayed(&plan.config.goal, plan.config.search_space.gpu_budget, &**evaluator);
     if nearest.is_none() && interrupt.load(Ordering::Relaxed) {
         // What is missing is the end of every study.
-        standings.studies.iter_mut().for_each(|study| study.end = StudyEnd::Interrupted);
+        let end = StudyEnd::Interrupted { missing: 0, is_least: false };
+        standings.studies.iter_mut().for_each(|study| study.end = end);
     }
     nearest
 }
@@ -241,7 +242,7 @@ fn studies(
     let study = |(branch, part): (&Branch, Option<Range<u64>>)| {
         let past = options.past.iter().filter(|trial| trial.mode() == branch.mode).cloned().collect();
         let (sampler, schedule) = sampler(branch, part);
-        let aim = schedule.aim(branch.space.size());
+        let aim = schedule.aim();
         let mut rounds = Rounds::new(branch.clone(), sampler, schedule).recalling(past, requests);
         if let Some((portions, keep)) = &portions {
             rounds = rounds.screening(portions.clone(), *keep);
@@ -263,7 +264,8 @@ fn sampler(branch: &Branch, part: Option<Range<u64>>) -> (Box<dyn Sampler>, Sche
     let sweep = &branch.config.sweep;
     let schedule = Schedule::new(sweep, branch.space.size());
     if let Some(part) = part {
-        let schedule = Schedule::Exhaustive { per_round: sweep.candidates_per_round };
+        let points = part.end - part.start;
+        let schedule = Schedule::Exhaustive { points, per_round: sweep.candidates_per_round };
         return (Box::new(Stretch::of(branch, &part)), schedule);
     }
     let sampler = match schedule {

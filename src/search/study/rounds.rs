@@ -12,7 +12,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use serde_json::{Map, Value};
 
 use super::best::Best;
-use super::circumstances::{identity, limits, over_budget};
+use super::circumstances::{bar, identity, limits, over_budget};
 use super::conclusion::{Conclusion, conclude};
 use super::copies::{Copies, Foreseen};
 use super::schedule::{Course, Demand, Schedule, StudyEnd};
@@ -146,12 +146,18 @@ impl Rounds {
 
     /// Why it ended, once it has.
     pub(crate) fn end(&self) -> Option<StudyEnd> {
-        self.end
+        // What had come in before it was told to stop is committed after that.
+        self.end.map(|end| if end.is_interrupted() { self.interrupted() } else { end })
     }
 
     /// Ends it where it stands.
     pub(crate) fn interrupt(&mut self) {
-        self.end.get_or_insert(StudyEnd::Interrupted);
+        self.end.get_or_insert(self.interrupted());
+    }
+
+    fn interrupted(&self) -> StudyEnd {
+        let is_least = !self.course.is_exhaustive() || self.screening.is_under_way();
+        StudyEnd::Interrupted { missing: self.course.still_to_come(), is_least }
     }
 
     /// Whether every point of the branch has been evaluated, so that its best candidate is the best there is. A failed
@@ -294,7 +300,7 @@ impl Rounds {
         let chosen = self.screening.advance(&screened, self.trials.len(), end);
         let per_round = self.branch.config.sweep.candidates_per_round;
         tracing::debug!(?end, candidates = chosen, "screening goes on");
-        self.course = Course::new(Schedule::Exhaustive { per_round });
+        self.course = Course::new(Schedule::Exhaustive { points: chosen as u64, per_round });
     }
 
     /// Makes a trial of a suggestion.
@@ -341,13 +347,7 @@ impl Rounds {
         if self.screening.portion().is_some() {
             return Bar::default();
         }
-        let goal = &self.branch.config.goal;
-        let last = self.best.as_ref().and_then(Best::last);
-        Bar {
-            min_attainment: goal.min_attainment,
-            max_gpus: Some(self.branch.config.search_space.gpu_budget),
-            worth: last.map(|score| (goal.target, score)),
-        }
+        bar(&self.branch, self.best.as_ref().and_then(Best::last))
     }
 
     /// What prices the passes of a candidate: nothing but its layout decides that.

@@ -22,6 +22,8 @@ pub(crate) enum Schedule {
     },
     /// Whatever the sampler suggests, so many at a time: every point once, or a part of them.
     Exhaustive {
+        /// Points that it suggests at most.
+        points: u64,
         /// Points that make a round.
         per_round: u32,
     },
@@ -32,24 +34,24 @@ impl Schedule {
     /// the rounds would be.
     pub(crate) fn new(sweep: &SweepConfig, points: u64) -> Self {
         let rounds = Self::Rounds { max_rounds: sweep.max_rounds, per_round: sweep.candidates_per_round };
-        if sweep.exhaustive || points <= rounds.aim(points) {
-            Self::Exhaustive { per_round: sweep.candidates_per_round }
+        if sweep.exhaustive || points <= rounds.aim() {
+            Self::Exhaustive { points, per_round: sweep.candidates_per_round }
         } else {
             rounds
         }
     }
 
-    /// Candidates that it aims for in a space of `points` points.
-    pub(crate) fn aim(self, points: u64) -> u64 {
+    /// Candidates that it aims for.
+    pub(crate) fn aim(self) -> u64 {
         match self {
             Self::Rounds { max_rounds, per_round } => u64::from(max_rounds) * u64::from(per_round),
-            Self::Exhaustive { .. } => points,
+            Self::Exhaustive { points, .. } => points,
         }
     }
 
     pub(super) fn per_round(self) -> u64 {
         match self {
-            Self::Rounds { per_round, .. } | Self::Exhaustive { per_round } => u64::from(per_round),
+            Self::Rounds { per_round, .. } | Self::Exhaustive { per_round, .. } => u64::from(per_round),
         }
     }
 }
@@ -69,7 +71,12 @@ pub enum StudyEnd {
         wanted: u32,
     },
     /// It was told to stop.
-    Interrupted,
+    Interrupted {
+        /// Trials that were still to come.
+        missing: u64,
+        /// Whether more than these may have come: it goes on until enough of them count, or to greater portions of the requests.
+        is_least: bool,
+    },
     /// The journal of an earlier run has another evaluation in the place of this trial.
     Diverged {
         /// Number of the trial in the whole search.
@@ -80,6 +87,13 @@ pub enum StudyEnd {
         /// Number of the trial in the whole search.
         trial: u32,
     },
+}
+
+impl StudyEnd {
+    /// Whether it was told to stop.
+    pub fn is_interrupted(self) -> bool {
+        matches!(self, Self::Interrupted { .. })
+    }
 }
 
 /// What a study wants next.
@@ -159,9 +173,14 @@ impl Course {
     /// Candidates that are missing; `None` where the points decide, and not their number.
     pub(super) fn missing(&self) -> Option<u64> {
         match self.schedule {
-            Schedule::Rounds { .. } => Some(self.schedule.aim(0) - self.found),
+            Schedule::Rounds { .. } => Some(self.schedule.aim() - self.found),
             Schedule::Exhaustive { .. } => None,
         }
+    }
+
+    /// Trials that are still to come, at least.
+    pub(super) fn still_to_come(&self) -> u64 {
+        self.missing().unwrap_or_else(|| self.schedule.aim().saturating_sub(self.committed))
     }
 
     /// What is wanted while `in_flight` trials are not committed yet.
@@ -218,7 +237,7 @@ mod tests {
 
     #[test]
     fn rounds_of_points_that_nobody_waits_for_are_under_way_together() {
-        let course = Course::new(Schedule::Exhaustive { per_round: 3 });
+        let course = Course::new(Schedule::Exhaustive { points: 100, per_round: 3 });
         assert_eq!((course.demand(0), course.demand(23)), (Demand::Points(2), Demand::Points(1)));
         assert_eq!(course.demand(24), Demand::Nothing);
         assert_eq!(course.in_step().demand(3), Demand::Nothing);
@@ -226,7 +245,7 @@ mod tests {
 
     #[test]
     fn one_at_a_time_is_one_at_a_time() {
-        let course = Course::new(Schedule::Exhaustive { per_round: 1 }).in_step();
+        let course = Course::new(Schedule::Exhaustive { points: 100, per_round: 1 }).in_step();
         assert_eq!((course.demand(0), course.demand(1)), (Demand::Points(1), Demand::Nothing));
     }
 
