@@ -6,10 +6,10 @@ use std::path::Path;
 use indexmap::IndexMap;
 use serde_json::{Value, json};
 
-use super::alike::different;
 use super::explain::Explanation;
 use super::failure::Failure;
 use super::results::{apart, candidate, differing, figure, is_frontier, objectives, search_result, shown};
+use crate::report::ranking::{came_out_alike, different};
 use crate::report::shortfalls::{shortfall_lines, shortfalls};
 
 /// Figures of two neighbours in a ranking that are set side by side.
@@ -71,7 +71,7 @@ pub(super) fn explain(folder: &Path, rank: usize) -> Result<Explanation, Failure
     let one = candidate(folder, &result, rank)?;
     let candidates = result["candidates"].as_array().map_or(&[][..], Vec::as_slice);
     let numbered = || (1..).zip(candidates);
-    let next = numbered().skip(rank).find(|(_, other)| !came_out_as(one, other));
+    let next = numbered().skip(rank).find(|(_, other)| !came_out_alike(one, other));
     let is_frontier = is_frontier(&result);
     let gpus = gpus(one);
     let mut text = if is_frontier {
@@ -95,7 +95,7 @@ pub(super) fn explain(folder: &Path, rank: usize) -> Result<Explanation, Failure
     });
     let rows: Vec<Value> = rows.collect();
     let alike: Vec<(usize, &Value)> =
-        numbered().filter(|&(place, other)| place != rank && came_out_as(one, other)).collect();
+        numbered().filter(|&(place, other)| place != rank && came_out_alike(one, other)).collect();
     text += &alike_text(one, &alike);
     let changes = next.map_or_else(Vec::new, |(_, next)| differing(&one["config"], &next["config"]));
     text += &match next {
@@ -142,11 +142,6 @@ fn next_text(
         }
     }
     text
-}
-
-/// Whether two candidates have as many GPUs and the same value of every figure.
-fn came_out_as(one: &Value, other: &Value) -> bool {
-    one["used_gpus"] == other["used_gpus"] && one["metrics"] == other["metrics"]
 }
 
 /// What else came out as this candidate did, and the settings in which it differs.

@@ -2,7 +2,6 @@
 
 #[cfg(feature = "aic")]
 mod aic;
-mod alike;
 mod arguments;
 mod check;
 mod checks;

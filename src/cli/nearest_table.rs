@@ -1,6 +1,7 @@
 //! Who came nearest to the goal, where no candidate counts, for a terminal.
 
-use super::ranking_table::{figure, settings, varying};
+use super::ranking_table::figure;
+use crate::report::ranking::{settings, varying};
 use crate::search::{BoundReached, NearestMiss, Rejected};
 
 /// The candidate by its layout and the settings in which it may differ from the others, its attainment, and a line for each bound.

@@ -13,6 +13,13 @@ impl Named for DeploymentMode {
     const NAMES: &'static [(&'static str, Self)] = &[("disagg", Self::Disagg), ("agg", Self::Agg)];
 }
 
+impl DeploymentMode {
+    /// The name that files use.
+    pub fn name(self) -> &'static str {
+        name_of(self)
+    }
+}
+
 impl Named for Backend {
     const NAMES: &'static [(&'static str, Self)] =
         &[("vllm", Self::Vllm), ("sglang", Self::Sglang), ("trtllm", Self::Trtllm)];

@@ -1,7 +1,7 @@
 //! What a replay recorded and the figures made from it.
 //!
 //! [`record`] is the raw material. [`summary`] defines every figure, [`requests`] the row of each request,
-//! [`files`] how results reach the disk and [`table`] what a terminal shows. [`attainment`] says what a share of the requests is within. Spreads and percentiles come from
+//! [`files`] how results reach the disk and [`table`] what a terminal shows, [`ranking`] what it shows of a search. [`attainment`] says what a share of the requests is within. Spreads and percentiles come from
 //! [`distribution`]; `gaps` pools the token gaps of all requests without ever listing them.
 
 pub mod activity;
@@ -15,6 +15,7 @@ mod gaps;
 pub mod html;
 pub mod peaks;
 pub mod phases;
+pub mod ranking;
 pub mod record;
 pub mod requests;
 pub mod scaling;

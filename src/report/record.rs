@@ -287,7 +287,7 @@ impl GapRun {
 }
 
 /// What priced the passes of a pool.
-#[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct TimingRecord {
     /// What kind of model it was.
     pub source: TimingSource,
@@ -399,7 +399,7 @@ pub enum MemoryOrigin {
 }
 
 /// Kinds of timing models.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TimingSource {
     /// The built-in polynomial of the reference.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use indexmap::IndexMap;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -160,6 +161,22 @@ impl Plan {
 }
 
 impl Plan {
+    /// Settings that differ between points, by their names in a candidate's `config`; `layout` is the shape of workers and their
+    /// number.
+    pub fn searched(&self) -> Vec<&'static str> {
+        let placements = || self.branches.iter().flat_map(|branch| &branch.placements);
+        let mut choices: IndexMap<&'static str, Vec<&Value>> = IndexMap::new();
+        for dimension in self.branches.iter().flat_map(|branch| branch.space.dimensions()) {
+            choices.entry(dimension.name).or_default().extend(&dimension.choices);
+        }
+        let mut searched = Vec::new();
+        searched.extend((!all_same(placements().map(|one| &one.layout))).then_some("layout"));
+        searched.extend((!all_same(placements().map(|one| one.backend))).then_some("backend"));
+        let several = choices.iter().filter(|(_, choices)| !all_same(choices.iter()));
+        searched.extend(several.flat_map(|(name, _)| settings_of(name)));
+        searched
+    }
+
     /// Why the prices of candidates are no ground for a choice, for each engine with such prices: estimates, formulas, and
     /// profiles that are suspect.
     pub fn timing_doubts(&self) -> Vec<Refusal> {
@@ -325,6 +342,19 @@ impl Choices {
             .map(|router| router.policy == KV_ROUTER && !router.fields.contains_key(weight))
             .collect()
     }
+}
+
+/// What a candidate's `config` says of a knob: presets are spelled out.
+fn settings_of(knob: &'static str) -> Vec<&'static str> {
+    match knob {
+        "planner_fpm_sampling" => vec!["max_num_fpm_samples", "fpm_sample_bucket_size"],
+        "planner_load_sensitivity" => vec!["load_scaling_down_sensitivity", "load_min_observations"],
+        _ => vec![knob],
+    }
+}
+
+fn all_same<T: PartialEq>(mut values: impl Iterator<Item = T>) -> bool {
+    values.next().is_none_or(|first| values.all(|value| value == first))
 }
 
 /// The shares of the KV cache that are tried as loads: of a range its ends and 99 between them at even distances.

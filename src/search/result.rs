@@ -38,6 +38,9 @@ pub struct SearchResult {
     /// With what planners that scale ahead of traffic forecast, and how that was chosen; absent where there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub load_predictors: Option<Forecasts>,
+    /// Settings of which there were several to choose from, by their names in `config`; `layout` is the shape of workers and their
+    /// number.
+    pub searched: Vec<&'static str>,
     /// Trials by outcome.
     pub tally: Tally,
     /// The candidates that count, best first; of a Pareto goal those on the frontier, along it.
@@ -143,6 +146,7 @@ impl SearchResult {
             certified_optimum: all_covered && !candidates.is_empty() && incomplete.is_empty(),
             incomplete,
             load_predictors: (!plan.forecasts.is_empty()).then(|| Forecasts::clone(&plan.forecasts)),
+            searched: plan.searched(),
             tally,
             candidates: if plan.config.goal.is_pareto() {
                 frontier(candidates, plan.config.goal.objectives())

@@ -204,10 +204,59 @@ fn a_wide_ranking_keeps_its_first_columns_in_sight_and_breaks_long_names() {
     place.run(&["search", "search.yaml", "--output-dir", "out"]).ending(0);
     let html = place.run(&["report", "out"]).ending(0).stdout;
     assert_eq!(html.matches("<table class=\"sortable ranked\">").count(), 1, "the ranking alone");
-    assert!(html.contains(">mean_<wbr>ttft_<wbr>ms</button>"));
+    assert!(html.contains(">prefill_<wbr>load_<wbr>scale</button>"));
     for rule in [".ranked td:nth-child(-n+2) { position: sticky;", ".ranked td { position: static; }"] {
         assert!(html.contains(rule), "{rule}");
     }
+}
+
+/// The columns of the ranking on a terminal, and those of the page.
+fn columns(place: &Workplace, search: &[&str]) -> (Vec<String>, Vec<String>) {
+    let told =
+        place.run(&[&["search", "search.yaml", "--output-dir", "out"], search].concat()).ending(0).stdout;
+    let heading = told.lines().find(|line| line.trim_start().starts_with("rank")).unwrap();
+    let on_terminal = heading.split("  ").map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned);
+    let page = place.run(&["report", "out", "--format=json"]).ending(0).json();
+    let sections = page["sections"].as_array().unwrap();
+    let table = sections.iter().find(|section| section["table"]["columns"][0] == "rank").unwrap();
+    let on_page = table["table"]["columns"].as_array().unwrap().iter();
+    let remarks: Vec<&str> = sections
+        .iter()
+        .flat_map(|section| section["remarks"]["lines"].as_array().into_iter().flatten())
+        .map(|line| line.as_str().unwrap())
+        .collect();
+    assert!(!remarks.is_empty() && told.contains(&remarks.join("\n")), "{remarks:?} {told}");
+    (on_terminal.collect(), on_page.map(|name| name.as_str().unwrap().to_owned()).collect())
+}
+
+#[test]
+fn a_page_has_the_columns_of_the_terminal() {
+    let place = Workplace::with("search.yaml", SEARCH);
+    let planned = [
+        "--set",
+        "search_space.planner_scaling_policy=[disabled, load_180_5]",
+        "--set",
+        "search_space.agg_max_num_seqs=[256, 512]",
+        "--set",
+        "search_space.router_mode=[kv_router]",
+        "--set",
+        "search_space.router_temperature=[0.0]",
+        "--set",
+        "goal={target: goodput, sla: {ttft_ms: 5000, itl_ms: 500}}",
+    ];
+    let frontier = ["--set", "goal={target: pareto, pareto_objectives: [throughput_per_gpu, e2e_latency]}"];
+    for search in [&planned[..], &[&planned[..6], &frontier[..]].concat()] {
+        let (on_terminal, on_page) = columns(&place, search);
+        let also = ["p99 TTFT ms", "user tok/s", "GPU hours"];
+        let common: Vec<&String> = on_page.iter().filter(|name| !also.contains(&name.as_str())).collect();
+        assert_eq!(common, on_terminal.iter().collect::<Vec<_>>());
+        assert_eq!(on_page.len(), on_terminal.len() + also.len(), "a page has room for these too");
+        for name in ["layout", "alike", "GPUs"] {
+            assert!(on_page.iter().any(|one| one == name), "{name}: {on_page:?}");
+        }
+    }
+    let (on_terminal, _) = columns(&place, &planned);
+    assert!(on_terminal.iter().any(|one| one == "avg GPUs"), "{on_terminal:?}");
 }
 
 #[test]
@@ -221,7 +270,7 @@ fn a_frontier_stands_before_the_other_trials() {
     let head = html.split("<h2>Frontier</h2>").nth(1).unwrap().split("</thead>").next().unwrap();
     let named: Vec<&str> = head.split("<button type=\"button\">").skip(1).take(4).collect();
     let named = named.iter().map(|name| name.split("</button>").next().unwrap().replace("<wbr>", ""));
-    assert_eq!(named.collect::<Vec<_>>(), ["rank", "throughput_per_gpu", "e2e_latency", "used_gpus"]);
+    assert_eq!(named.collect::<Vec<_>>(), ["rank", "throughput_per_gpu", "e2e_latency", "GPUs"]);
     let result = place.read_json("out/candidates.json");
     let candidates = result["candidates"].as_array().unwrap();
     let feasible = result["tally"]["feasible"].as_u64().unwrap() as usize;

@@ -101,6 +101,34 @@ fn candidates_that_come_out_the_same_share_a_row() {
 }
 
 #[test]
+fn settings_that_were_searched_and_have_no_column_are_named() {
+    let place = Workplace::with("search.yaml", &three_points());
+    let told = |settings: &[&str]| {
+        let settings = settings.iter().flat_map(|setting| ["--set", setting]);
+        let command: Vec<&str> = ["search", "search.yaml"].into_iter().chain(settings).collect();
+        let answer = place.run(&command).ending(0).stdout;
+        answer.lines().find(|line| line.starts_with("the same in all rows: ")).map(str::to_owned)
+    };
+    assert_eq!(told(&[]), None, "nothing else was searched");
+    let layouts =
+        "search_space.parallel_configs=[{tp: 4, moe_ep: 4, replicas: 1}, {tp: 4, moe_ep: 4, replicas: 4}]";
+    let one = ["search_space.agg_max_num_seqs=[256]", layouts, "goal.target=throughput", "sweep.top=1"];
+    assert_eq!(told(&one).as_deref(), Some("the same in all rows: layout 4 x tep4"));
+    let planned = [
+        "search_space.agg_max_num_seqs=[256]",
+        "search_space.planner_scaling_policy=[load_180_5]",
+        "search_space.planner_load_sensitivity=[aggressive, conservative]",
+        "goal={target: goodput, sla: {ttft_ms: 5000, itl_ms: 500}}",
+        "sweep.top=1",
+    ];
+    let same = told(&planned).unwrap();
+    assert!(
+        same.contains("load_scaling_down_sensitivity ") && same.contains("load_min_observations "),
+        "{same}"
+    );
+}
+
+#[test]
 fn the_best_candidate_of_a_trace_finds_its_trace() {
     let place = Workplace::new();
     let row = |row: u32| {

@@ -47,6 +47,11 @@ pub enum Section {
         /// Cells, row by row.
         rows: Vec<Vec<Value>>,
     },
+    /// What is to be said of the table before it.
+    Remarks {
+        /// One below the other.
+        lines: Vec<String>,
+    },
     /// Something to unfold.
     Details {
         /// The heading.
@@ -61,7 +66,7 @@ impl Page {
     pub fn figures(&self) -> impl Iterator<Item = &Figure> {
         let figures = self.sections.iter().filter_map(|section| match section {
             Section::Figures { figures, .. } => Some(figures),
-            Section::Table { .. } | Section::Details { .. } => None,
+            Section::Table { .. } | Section::Remarks { .. } | Section::Details { .. } => None,
         });
         figures.flatten().filter(|figure| !figure.is_empty())
     }
@@ -100,6 +105,11 @@ impl Section {
             Self::Figures { heading, figures } => write_figures(heading, figures, html),
             Self::Table { heading, filter, columns, rows } => {
                 write_table(heading, *filter, columns, rows, html);
+            }
+            Self::Remarks { lines } => {
+                for line in lines {
+                    let _ = writeln!(html, "<p class=\"remark\">{}</p>", escaped(line));
+                }
             }
             Self::Details { heading, text } => {
                 let (heading, text) = (escaped(heading), escaped(text));

@@ -1,26 +1,14 @@
 //! The page of a search.
 
 use indexmap::IndexMap;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Number, Value, json};
 
 use super::chart::{Bars, Chart, Figure};
 use super::page::{Page, Section};
 use super::text::{figure, shown};
 use super::tried::{Tried, best_so_far, candidates, effects, feasible, frontier, parallel, varying_knobs};
+use crate::report::ranking::{ABSENT, Cell, Medium, Ranking};
 use crate::report::shortfalls::{shortfall_lines, shortfalls};
-
-/// Figures of candidates that the ranking shows if they have them.
-const METRICS: [&str; 9] = [
-    "output_throughput_tok_s",
-    "goodput_output_throughput_tok_s",
-    "attainment",
-    "mean_ttft_ms",
-    "p99_ttft_ms",
-    "mean_tpot_ms",
-    "mean_e2e_latency_ms",
-    "mean_output_token_throughput_per_user",
-    "gpu_hours",
-];
 
 /// What a search has written.
 #[derive(Clone, Debug, Default)]
@@ -37,7 +25,7 @@ pub fn search_page(name: &str, files: &SearchFiles) -> Page {
     let trials = feasible(&files.trials);
     // The journal has what a frontier leaves out; without it the candidates have to do.
     let tried = if trials.is_empty() { candidates.clone() } else { trials };
-    let (knobs, all_knobs) = (varying_knobs(&candidates), varying_knobs(&tried));
+    let all_knobs = varying_knobs(&tried);
     let objectives = objectives(&files.result);
     let score = objectives.first().map_or("score", String::as_str);
     let others: Vec<Tried<'_>> =
@@ -48,8 +36,8 @@ pub fn search_page(name: &str, files: &SearchFiles) -> Page {
     let mut effect_figures = parallel(&tried, score);
     effect_figures.extend(effects(&tried, &all_knobs, score));
     let mut sections: Vec<Section> = nearest(&files.result).into_iter().collect();
+    sections.extend(ranking(&files.result));
     sections.extend([
-        ranking(&candidates, &knobs, &objectives),
         Section::Figures {
             heading: "Candidates".into(),
             figures: vec![frontier(&candidates, &others, &all_knobs), best_so_far(&files.trials, score)],
@@ -213,30 +201,29 @@ fn tiles(result: &Value, best: Option<&Value>) -> Vec<(String, String, String)> 
     tiles
 }
 
-fn ranking(candidates: &[Tried<'_>], knobs: &[String], objectives: &[String]) -> Section {
-    let is_measured =
-        |metric: &&str| candidates.iter().any(|candidate| candidate.row["metrics"][*metric].is_number());
-    let metrics: Vec<&str> = METRICS.into_iter().filter(is_measured).collect();
-    let is_frontier = !objectives.is_empty();
-    let worth = if is_frontier { objectives } else { &["score".to_owned()] };
-    let worth: Vec<&str> = worth.iter().map(String::as_str).collect();
-    let columns = ["rank"].into_iter().chain(worth.iter().copied()).chain(["used_gpus"]);
-    let columns = columns.chain(knobs.iter().map(String::as_str));
-    let row = |candidate: &Tried<'_>| {
-        let candidate = candidate.row;
-        let worths = if is_frontier { &candidate["objectives"] } else { candidate };
-        let worths = worth.iter().map(|name| worths[name].clone());
-        let place =
-            [candidate["rank"].clone()].into_iter().chain(worths).chain([candidate["used_gpus"].clone()]);
-        let settings = knobs.iter().map(|knob| candidate["config"].get(knob).cloned().unwrap_or_default());
-        let figures = metrics.iter().map(|metric| candidate["metrics"][*metric].clone());
-        place.chain(settings).chain(figures).collect()
-    };
-    Section::Table {
+/// The ranking or the frontier, with what is to be said of it.
+fn ranking(result: &Value) -> [Section; 2] {
+    let searched: Vec<String> = list(&result["searched"]).iter().map(shown).collect();
+    let Ranking { columns, rows, remarks, .. } =
+        Ranking::new(list(&result["candidates"]), &searched, Medium::Page);
+    let row = |row: usize| columns.iter().map(|column| sortable(&column.cells[row])).collect();
+    let is_frontier = !objectives(result).is_empty();
+    let table = Section::Table {
         heading: if is_frontier { "Frontier" } else { "Ranking" }.into(),
         filter: true,
-        columns: columns.chain(metrics.iter().copied()).map(str::to_owned).collect(),
-        rows: candidates.iter().map(row).collect(),
+        rows: (0..rows).map(row).collect(),
+        columns: columns.into_iter().map(|column| column.heading).collect(),
+    };
+    [table, Section::Remarks { lines: remarks }]
+}
+
+/// A cell as a value; settings that are numbers are sorted as such.
+fn sortable(cell: &Cell) -> Value {
+    match cell {
+        Cell::Absent => Value::Null,
+        Cell::Figure(value) => value.clone(),
+        Cell::Text(text) if text == ABSENT => Value::Null,
+        Cell::Text(text) => text.parse::<Number>().map_or_else(|_| json!(text), Value::Number),
     }
 }
 

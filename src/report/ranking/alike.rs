@@ -3,19 +3,22 @@
 use std::cmp::Ordering;
 
 use indexmap::{IndexMap, IndexSet};
-
-use crate::search::Candidate;
+use serde_json::Value;
 
 /// Different values of a setting that are written out.
 const WRITTEN_OUT: usize = 3;
 
-/// The places of the candidates, those together that have as many GPUs and the same value of every figure; in the order of the
-/// first of each.
-pub(super) fn alike(candidates: &[Candidate]) -> Vec<Vec<usize>> {
+/// Whether two candidates have as many GPUs and the same value of every figure.
+pub fn came_out_alike(one: &Value, other: &Value) -> bool {
+    one["used_gpus"] == other["used_gpus"] && one["metrics"] == other["metrics"]
+}
+
+/// The places of the candidates, those together that came out alike; in the order of the first of each.
+pub(super) fn alike(candidates: &[Value]) -> Vec<Vec<usize>> {
     let mut groups: IndexMap<String, Vec<usize>> = IndexMap::new();
     for (place, candidate) in candidates.iter().enumerate() {
-        let figures = serde_json::to_string(&(candidate.used_gpus, &candidate.metrics));
-        groups.entry(figures.expect("figures are plain data")).or_default().push(place);
+        let figures = format!("{} {}", candidate["used_gpus"], candidate["metrics"]);
+        groups.entry(figures).or_default().push(place);
     }
     groups.into_values().collect()
 }
@@ -30,7 +33,7 @@ pub(super) fn joined<'a>(values: impl Iterator<Item = &'a str>) -> String {
 }
 
 /// Each value once; numbers in ascending order.
-pub(super) fn different<'a>(values: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+pub fn different<'a>(values: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     let values: IndexSet<&str> = values.collect();
     let number = |value: &str| value.parse::<f64>().ok().filter(|number| number.is_finite());
     let mut values: Vec<&str> = values.into_iter().collect();
