@@ -102,7 +102,7 @@ fn convert(arguments: &TraceArguments, console: Console) -> Result<(), Failure> 
         return Err(Failure::input(reason));
     }
     if mooncake::has_turns(&workload) && workload.input.repaired.contains_key(OUT_OF_ORDER) {
-        console.note("sessions are written in the order of the file, which decides between turns that are due at one instant");
+        console.note("sessions are sorted by arrival, which from now on decides between turns of theirs that are due at one instant");
     }
     let block = workload.requests.iter().map(|request| request.prompt).find(|prompt| prompt.chunks > 0);
     if let Some(prompt) = block

@@ -148,11 +148,16 @@ fn a_trace_that_was_sorted_is_written_so() {
     };
     assert!(replayed("mixed.jsonl") == replayed("sorted.jsonl"));
 
-    // What is due at one instant goes in the order of the sessions, which stays as it is.
+    // Sessions are sorted with all of their turns, equal arrivals as they stand in the file.
     let turn =
         |at: u32, input: u32, session: &str| row(at, input, &format!(", \"session_id\": \"{session}\""));
-    place.write("turns.jsonl", &[turn(30, 1, "b"), turn(0, 2, "a"), turn(30, 3, "b")].concat());
-    let kept = place.run(&["trace", "convert", "turns.jsonl"]).ending(0);
-    assert_eq!(inputs(&kept.stdout), [1, 3, 2]);
-    assert!(kept.stderr.contains("sessions are written in the order of the file"), "{}", kept.stderr);
+    let turns = [turn(30, 1, "b"), turn(0, 2, "a"), turn(30, 3, "b"), turn(30, 4, "c"), turn(5, 5, "a")];
+    place.write("turns.jsonl", &turns.concat());
+    let sorted = place.run(&["trace", "convert", "turns.jsonl"]).ending(0);
+    assert_eq!(inputs(&sorted.stdout), [2, 5, 1, 3, 4]);
+    assert!(sorted.stderr.contains("sessions are sorted by arrival"), "{}", sorted.stderr);
+    place.write("sorted.jsonl", &sorted.stdout);
+    let again = place.run(&["trace", "convert", "sorted.jsonl"]).ending(0);
+    assert_eq!(again.stdout, sorted.stdout);
+    assert!(!again.stderr.contains("sorted"), "{}", again.stderr);
 }

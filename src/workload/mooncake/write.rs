@@ -22,21 +22,17 @@ pub enum Inexpressible {
     Rank(u32),
 }
 
-/// Writes a line for each request, as they arrive; with sessions of several turns, session by session in the order of the input.
-/// Read again they are served the same. The error within says that it cannot be written, before anything was.
+/// Writes a line for each request, session by session in the order in which they arrive. Read again they are served the same, but
+/// that turns of different sessions which are due at one instant come in the order of the lines. The error within says that it
+/// cannot be written, before anything was.
 ///
 /// Arrivals are in milliseconds. In a closed loop they have no meaning and are left out.
 pub fn write(workload: &Workload, mut out: impl Write) -> io::Result<Result<(), Inexpressible>> {
     if let Err(reason) = expressible(workload) {
         return Ok(Err(reason));
     }
-    let mut starts = workload.session_starts.clone();
-    if has_turns(workload) {
-        // Turns that are due at one instant come in the order of their sessions in the file.
-        starts.sort_by_key(|start| workload.requests[start.0 as usize].session);
-    }
-    for start in starts {
-        let mut turn = Some(start);
+    for start in &workload.session_starts {
+        let mut turn = Some(*start);
         while let Some(RequestId(index)) = turn {
             let request = &workload.requests[index as usize];
             serde_json::to_writer(&mut out, &Row::new(request, workload))?;
