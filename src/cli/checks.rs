@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::config::scenario::{Deployment, Scenario};
+use crate::config::scenario::Scenario;
 use crate::config::search::OptimizationTarget;
 use crate::config::{self, Document};
 use crate::search::{Metrics, objective_value, score};
@@ -146,9 +146,7 @@ pub(super) fn replay_report(report: &Value) -> Vec<String> {
 pub(super) fn deployment(candidate: &Value, path: &str) -> Vec<String> {
     let mut problems = Problems::default();
     if let Some(scenario) = problems.scenario(&candidate["scenario"], &format!("{path}.scenario")) {
-        let Deployment { agg, prefill, decode, .. } = &scenario.deployment;
-        let pools = [agg, prefill, decode].into_iter().flatten();
-        let gpus: u64 = pools.map(|pool| u64::from(pool.workers) * u64::from(pool.gpus_per_worker())).sum();
+        let gpus = scenario.deployment.gpus();
         let used = &candidate["used_gpus"];
         if *used != gpus {
             problems.say(&format!("{path}.used_gpus"), format!("{used} GPUs, and its scenario has {gpus}"));

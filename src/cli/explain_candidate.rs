@@ -1,5 +1,6 @@
 //! `spica explain candidate`: which bounds a candidate is near, what came out the same, and what sets it apart from the next.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -35,32 +36,53 @@ struct Bound {
 /// What a limit means.
 #[derive(Clone, Copy)]
 enum Sense {
-    AtMost,
     AtLeast,
     /// A count that never passes it and is held back where it comes up to it.
     Reached,
+    /// The most GPUs at a time, where the limit is on those that a planner asks for: so many are there at the start, and others
+    /// than asked for drain.
+    Asked {
+        start: f64,
+    },
+    /// Each request by itself is held to it, the figure is their mean; the share of them that met it, if it is known.
+    PerRequest(Option<f64>),
 }
 
 impl Sense {
     fn sign(self) -> &'static str {
         match self {
-            Self::AtMost | Self::Reached => "at most",
+            Self::Reached | Self::Asked { .. } => "at most",
             Self::AtLeast => "at least",
+            Self::PerRequest(_) => "each at most",
         }
     }
 
-    fn verdict(self, value: f64, limit: f64) -> &'static str {
+    fn verdict(self, value: f64, limit: f64) -> Cow<'static, str> {
         // Averages are off by rounding.
         const SLACK: f64 = 1e-9;
         let used = match self {
-            Self::Reached => return if value >= limit { "binds" } else { "has room" },
-            Self::AtMost => value / limit,
+            Self::Reached => return if value >= limit { "binds" } else { "has room" }.into(),
+            Self::PerRequest(None) => return "for each request".into(),
+            Self::PerRequest(Some(share)) => {
+                return format!("met by {} % of all requests", figure(share * 100.0)).into();
+            }
+            Self::Asked { start } if start > limit => return "passed at the start".into(),
+            Self::Asked { .. } if value > limit => return "binds; passed while workers drained".into(),
+            Self::Asked { .. } => value / limit,
             Self::AtLeast => limit / value.max(f64::MIN_POSITIVE),
         };
         match used {
             used if used > 1.0 + SLACK => "missed",
             used if used >= 0.95 => "binds",
             _ => "has room",
+        }
+        .into()
+    }
+
+    fn met_by(self) -> Option<f64> {
+        match self {
+            Self::PerRequest(share) => share,
+            _ => None,
         }
     }
 }
@@ -87,11 +109,20 @@ pub(super) fn explain(folder: &Path, rank: usize) -> Result<Explanation, Failure
     }
     for Bound { name, value, limit, sense } in &bounds {
         let (sign, verdict) = (sense.sign(), sense.verdict(*value, *limit));
-        let _ =
-            writeln!(text, "  {name:<28} {:>12}   {sign} {:>10}   {verdict}", figure(*value), figure(*limit));
+        let _ = writeln!(
+            text,
+            "  {name:<28} {:>12}   {sign:<12} {:>10}   {verdict}",
+            figure(*value),
+            figure(*limit)
+        );
     }
     let rows = bounds.iter().map(|Bound { name, value, limit, sense }| {
-        json!({"bound": name, "value": value, "limit": limit, "verdict": sense.verdict(*value, *limit)})
+        let verdict = sense.verdict(*value, *limit);
+        let mut row = json!({"bound": name, "value": value, "limit": limit, "verdict": verdict});
+        if let Some(share) = sense.met_by() {
+            row["met_by"] = share.into();
+        }
+        row
     });
     let rows: Vec<Value> = rows.collect();
     let alike: Vec<(usize, &Value)> =
@@ -109,7 +140,8 @@ pub(super) fn explain(folder: &Path, rank: usize) -> Result<Explanation, Failure
     let worth = if is_frontier { "objectives" } else { "score" };
     let alike: Vec<usize> = alike.iter().map(|(place, _)| *place).collect();
     let json = json!({
-        "incomplete": shortfalls(&result), "rank": rank, worth: one[worth], "used_gpus": one["used_gpus"], "avg_gpu": one["metrics"]["avg_gpu"], "bounds": rows,
+        "incomplete": shortfalls(&result), "rank": rank, worth: one[worth], "used_gpus": one["used_gpus"],
+        "avg_gpu": one["metrics"]["avg_gpu"], "peak_gpus": one["metrics"]["peak_gpus"], "bounds": rows,
         "alike": alike,
         "next": next.map(|(place, next)| {
             json!({"rank": place, worth: next[worth], "settings": changes.collect::<Vec<_>>()})
@@ -169,10 +201,10 @@ fn alike_text(one: &Value, alike: &[(usize, &Value)]) -> String {
 /// The GPUs of a candidate in words: those of a fleet that changes only begin with what its layout says.
 fn gpus(candidate: &Value) -> String {
     let used = shown(&candidate["used_gpus"]);
-    match candidate["metrics"]["avg_gpu"].as_f64().filter(|_| is_planned(candidate)) {
-        Some(average) => format!("on {used} GPUs at the start, {} on average", figure(average)),
-        None => format!("on {used} GPUs"),
-    }
+    let metric = |name: &str| candidate["metrics"][name].as_f64().filter(|_| is_planned(candidate));
+    let Some(average) = metric("avg_gpu") else { return format!("on {used} GPUs") };
+    let peak = metric("peak_gpus").map_or_else(String::new, |peak| format!(", {} at the peak", figure(peak)));
+    format!("on {used} GPUs at the start, {} on average{peak}", figure(average))
 }
 
 fn is_planned(candidate: &Value) -> bool {
@@ -185,23 +217,25 @@ fn bounds(candidate: &Value, goal: &Value) -> Vec<Bound> {
     let metric = |name: &str| candidate["metrics"][name].as_f64();
     let mut bounds = Vec::new();
     let used = candidate["used_gpus"].as_f64();
-    for (key, name, sense) in [
-        ("gpu_budget", "GPUs of the budget", Sense::AtMost),
-        ("min_gpu_budget", "GPUs at least at the start", Sense::AtLeast),
+    let asked = Sense::Asked { start: used.unwrap_or(0.0) };
+    for (key, name, gpus, sense) in [
+        ("gpu_budget", "peak GPUs of the budget", metric("peak_gpus").or(used), asked),
+        ("min_gpu_budget", "GPUs at least at the start", used, Sense::AtLeast),
     ] {
-        if let (Some(bound), Some(used)) = (candidate["config"][key].as_f64(), used) {
-            bounds.push(Bound { name: name.into(), value: used, limit: bound, sense });
+        if let (Some(bound), Some(gpus)) = (candidate["config"][key].as_f64(), gpus) {
+            bounds.push(Bound { name: name.into(), value: gpus, limit: bound, sense });
         }
     }
     bounds.extend(bounds_of_planner(candidate));
     bounds.extend(bounds_of_engines(candidate));
-    for (key, name, figure) in [
-        ("ttft_ms", "mean TTFT of the SLA", "mean_ttft_ms"),
-        ("itl_ms", "mean TPOT of the SLA", "mean_tpot_ms"),
-        ("e2e_ms", "mean E2E of the SLA", "mean_e2e_latency_ms"),
+    for (key, name, figure, share) in [
+        ("ttft_ms", "mean TTFT (SLA)", "mean_ttft_ms", "ttft_attainment"),
+        ("itl_ms", "mean TPOT (SLA)", "mean_tpot_ms", "itl_attainment"),
+        ("e2e_ms", "mean E2E (SLA)", "mean_e2e_latency_ms", "e2e_attainment"),
     ] {
         if let (Some(bound), Some(value)) = (goal["sla"][key].as_f64(), metric(figure)) {
-            bounds.push(Bound { name: name.into(), value, limit: bound, sense: Sense::AtMost });
+            let sense = Sense::PerRequest(metric(share));
+            bounds.push(Bound { name: name.into(), value, limit: bound, sense });
         }
     }
     if let (Some(bound), Some(value)) = (goal["min_attainment"].as_f64(), metric("attainment")) {
@@ -236,20 +270,19 @@ fn bounds_of_engines(candidate: &Value) -> Vec<Bound> {
     bounds
 }
 
-/// The bounds that a planner was given, beside the averages of its fleet; a negative number bounds nothing.
+/// The bounds that a planner was given, beside what its fleet came to; a negative number bounds nothing.
 fn bounds_of_planner(candidate: &Value) -> Vec<Bound> {
     let deployment = &candidate["scenario"]["deployment"];
     let metric = |name: &str| candidate["metrics"][name].as_f64();
     let bound = |key: &str| deployment["planner"][key].as_f64().filter(|bound| *bound >= 0.0);
+    let start = candidate["used_gpus"].as_f64().unwrap_or(0.0);
     let mut bounds = Vec::new();
-    for (key, sense) in [("max_gpu_budget", Sense::AtMost), ("min_gpu_budget", Sense::AtLeast)] {
-        if let (Some(bound), Some(average)) = (bound(key), metric("avg_gpu")) {
-            bounds.push(Bound {
-                name: "average GPUs of the planner".into(),
-                value: average,
-                limit: bound,
-                sense,
-            });
+    for (key, name, gpus, sense) in [
+        ("max_gpu_budget", "peak GPUs of the planner", metric("peak_gpus"), Sense::Asked { start }),
+        ("min_gpu_budget", "average GPUs of the planner", metric("avg_gpu"), Sense::AtLeast),
+    ] {
+        if let (Some(bound), Some(gpus)) = (bound(key), gpus) {
+            bounds.push(Bound { name: name.into(), value: gpus, limit: bound, sense });
         }
     }
     let duration_s = metric("duration_ms").map(|duration_ms| duration_ms / 1000.0);
@@ -281,14 +314,18 @@ mod tests {
     #[test]
     fn verdicts_allow_for_rounding_and_counts_have_none() {
         let verdicts = [
-            (Sense::AtMost, 32.000_000_000_000_01, 32.0, "binds"),
-            (Sense::AtMost, 32.1, 32.0, "missed"),
-            (Sense::AtMost, 10.0, 32.0, "has room"),
+            (Sense::AtLeast, 0.849_999_999_999_999_9, 0.85, "binds"),
             (Sense::AtLeast, 0.9, 0.85, "has room"),
             (Sense::AtLeast, 0.86, 0.85, "binds"),
             (Sense::AtLeast, 0.84, 0.85, "missed"),
             (Sense::Reached, 255.0, 256.0, "has room"),
             (Sense::Reached, 256.0, 256.0, "binds"),
+            (Sense::Asked { start: 8.0 }, 16.0, 32.0, "has room"),
+            (Sense::Asked { start: 8.0 }, 32.0, 32.0, "binds"),
+            (Sense::Asked { start: 8.0 }, 33.0, 32.0, "binds; passed while workers drained"),
+            (Sense::Asked { start: 40.0 }, 40.0, 32.0, "passed at the start"),
+            (Sense::PerRequest(None), 33.0, 32.0, "for each request"),
+            (Sense::PerRequest(Some(0.625)), 33.0, 32.0, "met by 62.5 % of all requests"),
         ];
         for (sense, value, limit, verdict) in verdicts {
             assert_eq!(sense.verdict(value, limit), verdict, "{value} {} {limit}", sense.sign());

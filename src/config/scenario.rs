@@ -110,6 +110,12 @@ impl Deployment {
         [&mut self.agg, &mut self.prefill, &mut self.decode].into_iter().flatten()
     }
 
+    /// GPUs of all workers at the start.
+    pub fn gpus(&self) -> u64 {
+        let pools = [&self.agg, &self.prefill, &self.decode].into_iter().flatten();
+        pools.map(|pool| u64::from(pool.workers) * u64::from(pool.gpus_per_worker())).sum()
+    }
+
     /// Every router that is named: the deployment's and those that pools have of their own.
     pub fn routers(&self) -> impl Iterator<Item = &PolicyConfig> {
         let pools = [&self.agg, &self.prefill, &self.decode].into_iter().flatten();

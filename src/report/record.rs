@@ -27,6 +27,8 @@ pub struct RunRecord {
     pub capacity: IndexMap<&'static str, CapacityRecord>,
     /// The pools, in the order prefill, decode or agg.
     pub pools: Vec<PoolRecord>,
+    /// The most GPUs that all pools had together at a time, those of workers that started or drained included.
+    pub peak_gpus: u64,
     /// Counters over all workers.
     pub counters: Counters,
     /// How far the ranks of each role went towards the limits of their engines, for engines that tell.

@@ -70,6 +70,8 @@ pub struct Summary {
     pub gpu_hours: f64,
     /// GPU hours per hour of the duration; `None` when nothing completed.
     pub avg_gpu: Option<f64>,
+    /// The most GPUs at a time, those of workers that started or drained included.
+    pub peak_gpus: u64,
     /// Prompt tokens of completed requests found in a cache, by each request's best admission, over all of them.
     pub prefix_cache_reused_ratio: Option<f64>,
     /// The same by each request's first admission.
@@ -99,7 +101,7 @@ pub struct Summary {
 }
 
 /// What met the SLA.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Goodput {
     /// Completed requests that met every bound ([`RequestRecord::meets`]).
     pub completed_requests: u64,
@@ -109,6 +111,19 @@ pub struct Goodput {
     pub output_throughput_tok_s: f64,
     /// Their share of the requests that arrived; `None` when none did.
     pub attainment: Option<f64>,
+    /// For each bound, under the figure's name, the share that met it; `None` when none arrived.
+    pub by_bound: Vec<(&'static str, Option<f64>)>,
+}
+
+/// The bounds of an SLA by themselves, each under the name of the share that meets it.
+fn each_bound(sla: &Sla) -> impl Iterator<Item = (&'static str, Sla)> {
+    let Sla { ttft_ms, itl_ms, e2e_ms } = *sla;
+    let bounds = [
+        ("ttft_attainment", Sla { ttft_ms, ..Sla::default() }),
+        ("itl_attainment", Sla { itl_ms, ..Sla::default() }),
+        ("e2e_attainment", Sla { e2e_ms, ..Sla::default() }),
+    ];
+    bounds.into_iter().filter(|(_, bound)| *bound != Sla::default())
 }
 
 /// One figure.
@@ -145,6 +160,7 @@ impl Summary {
 
         let duration_ms = completed.duration_ms();
         let per_second = |count: u64| count as f64 / (duration_ms / MS_PER_S).max(1e-9);
+        let share = |count: u64| ratio(count as f64, num_requests as f64);
         let gpu_hours = gpu_hours(&record.pools);
         let (prefill, decode): (Vec<_>, Vec<_>) =
             record.pools.iter().copied().partition(|pool| pool.role == Role::Prefill);
@@ -170,7 +186,10 @@ impl Summary {
                     completed_requests: good.count(),
                     request_throughput_rps: per_second(good.count()),
                     output_throughput_tok_s: per_second(good.sum(|request, _| request.output_tokens)),
-                    attainment: ratio(good.count() as f64, num_requests as f64),
+                    attainment: share(good.count()),
+                    by_bound: each_bound(sla)
+                        .map(|(name, bound)| (name, share(completed.meeting(&bound).count())))
+                        .collect(),
                 }
             }),
             prefill_worker_seconds: worker_seconds(&prefill),
@@ -179,6 +198,7 @@ impl Summary {
             decode_gpus_per_worker: gpus_per_worker(&decode),
             gpu_hours,
             avg_gpu: ratio(gpu_hours, duration_ms / MS_PER_HOUR),
+            peak_gpus: record.peak_gpus,
             prefix_cache_reused_ratio: ratio(reused as f64, input as f64),
             first_admission_prefix_cache_reused_ratio: ratio(first_reused as f64, input as f64),
             committed_prefill_tokens: record.counters.committed_prefill_tokens,
@@ -234,6 +254,7 @@ impl Summary {
                 measure("goodput_output_throughput_tok_s", goodput.output_throughput_tok_s),
                 maybe("attainment", goodput.attainment),
             ]);
+            figures.extend(goodput.by_bound.iter().map(|(name, share)| maybe(name, *share)));
         }
         figures.extend([
             measure("prefill_worker_seconds", self.prefill_worker_seconds),
@@ -242,6 +263,7 @@ impl Summary {
             count("decode_gpus_per_worker", self.decode_gpus_per_worker.into()),
             measure("gpu_hours", self.gpu_hours),
             maybe("avg_gpu", self.avg_gpu),
+            count("peak_gpus", self.peak_gpus),
             maybe("prefix_cache_reused_ratio", self.prefix_cache_reused_ratio),
             maybe(
                 "first_admission_prefix_cache_reused_ratio",

@@ -156,7 +156,7 @@ fn throughput(summary: &Summary) -> String {
 }
 
 fn goodput(summary: &Summary) -> Option<String> {
-    let goodput = summary.goodput?;
+    let goodput = summary.goodput.as_ref()?;
     Some(format!(
         "{} requests/s, {} output tok/s, {} of the requests that arrived ({})",
         decimal(goodput.request_throughput_rps),
@@ -168,7 +168,12 @@ fn goodput(summary: &Summary) -> Option<String> {
 
 fn gpus(summary: &Summary) -> String {
     let average = summary.avg_gpu.map_or_else(|| "-".to_owned(), decimal);
-    format!("{average} on average, {} GPU hours", decimal(summary.gpu_hours))
+    // A fleet that does not change has as many all the time.
+    let peak = match summary.planner_total_ticks {
+        Some(_) => format!(", {} at the peak", grouped(summary.peak_gpus)),
+        None => String::new(),
+    };
+    format!("{average} on average{peak}, {} GPU hours", decimal(summary.gpu_hours))
 }
 
 fn reuse(summary: &Summary) -> String {
@@ -249,6 +254,7 @@ mod tests {
                 request_throughput_rps: 3.054,
                 output_throughput_tok_s: 1_000.0,
                 attainment: Some(0.914_3),
+                by_bound: Vec::new(),
             }),
             gpu_hours: 4.001,
             avg_gpu: Some(4.0),

@@ -207,13 +207,37 @@ impl PoolLedger {
     }
 }
 
+/// GPUs of all workers that start, serve or drain.
+fn gpus(pools: &[FleetPool]) -> u64 {
+    let of_pool = |pool: &FleetPool| pool.workers.len() as u64 * u64::from(pool.maker.pool.gpus_per_worker());
+    pools.iter().map(of_pool).sum()
+}
+
 /// The fleet actor.
 pub struct Fleet {
     pools: Vec<FleetPool>,
     planner: Option<Address<PlannerMessage>>,
     /// Latest first.
     changes: Vec<ScriptedChange>,
+    peak: Peak,
     is_over: bool,
+}
+
+/// The most GPUs at a time. What comes and goes at one instant counts together.
+#[derive(Debug, Default)]
+struct Peak {
+    present: u64,
+    since: SimTime,
+    most: u64,
+}
+
+impl Peak {
+    fn see(&mut self, now: SimTime, present: u64) {
+        if now > self.since {
+            self.most = self.most.max(self.present);
+        }
+        (self.present, self.since) = (present, now);
+    }
 }
 
 impl Fleet {
@@ -226,7 +250,8 @@ impl Fleet {
         // Of several changes at one time the one written last happens last.
         changes.reverse();
         changes.sort_by_key(|change| std::cmp::Reverse(change.at));
-        Self { pools, planner, changes, is_over: false }
+        let peak = Peak { present: gpus(&pools), ..Peak::default() };
+        Self { pools, planner, changes, peak, is_over: false }
     }
 
     fn role(&self, pool: usize) -> Role {
@@ -366,6 +391,7 @@ impl Actor<Serving> for Fleet {
                 ctx.cancel_wake();
             }
         }
+        self.peak.see(ctx.now(), gpus(&self.pools));
     }
 
     fn wake(&mut self, ctx: &mut Context<'_, Serving>) {
@@ -382,10 +408,12 @@ impl Actor<Serving> for Fleet {
                 self.scale(change.pool.into(), change.workers, ScalingCause::Script, ctx);
             }
         }
+        self.peak.see(now, gpus(&self.pools));
         self.arm(ctx);
     }
 
     fn finish(&mut self, ctx: &mut Context<'_, Serving>) {
+        ctx.record().gpus_peaked(self.peak.most.max(self.peak.present));
         for pool in &self.pools {
             let ordered = pool.workers.iter().map(|worker| worker.ordered).collect();
             ctx.record().pool_finished(PoolLedger {

@@ -291,6 +291,11 @@ impl Recorder {
         self.ledgers.push(ledger);
     }
 
+    /// The most GPUs that a fleet which could change had at a time.
+    pub fn gpus_peaked(&mut self, gpus: u64) {
+        self.record.peak_gpus = gpus;
+    }
+
     /// Something happened at this time: the run lasted at least so long.
     pub fn happened(&mut self, time: SimTime) {
         self.record.end = self.record.end.max(time);

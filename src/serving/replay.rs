@@ -95,6 +95,7 @@ pub fn replay(
         pricings.into_iter().map(|(role, pricing)| (role.name(), pricing.into_record())).collect();
     if ledgers.is_empty() {
         record.pools = unchanged_pools(scenario, record.end);
+        record.peak_gpus = scenario.deployment.gpus();
     } else {
         let settled: Result<_, _> = ledgers.into_iter().map(|ledger| ledger.settle(record.end)).collect();
         record.pools = settled.map_err(ReplayError::Failed)?;

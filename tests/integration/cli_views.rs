@@ -81,7 +81,14 @@ fn a_candidate_is_explained() {
     let text = place.run(&["explain", "candidate", "out"]).ending(0).stdout;
     let result = place.read_json("out/candidates.json");
     let before = format!("before rank {} by", rank_of_another(&result));
-    for part in ["rank 1: score", "mean TTFT of the SLA", "has room", &before, "settings that differ"] {
+    for part in [
+        "rank 1: score",
+        "mean TTFT (SLA)",
+        "met by 100 % of all requests",
+        "has room",
+        &before,
+        "settings that differ",
+    ] {
         assert!(text.contains(part), "no {part:?} in\n{text}");
     }
     let last = result["candidates"].as_array().unwrap().len().to_string();
@@ -128,9 +135,9 @@ fn the_bounds_and_the_average_of_a_planned_candidate_are_explained() {
         .filter(|row| !row.0.contains("SLA"))
         .collect();
     let expected = [
-        ("GPUs of the budget", 3.0, 4.0),
+        ("peak GPUs of the budget", 3.0, 4.0),
         ("GPUs at least at the start", 3.0, 2.0),
-        ("average GPUs of the planner", average, 4.0),
+        ("peak GPUs of the planner", 3.0, 4.0),
         ("average GPUs of the planner", average, 2.0),
         ("average workers (agg)", workers, 2.0),
         ("requests of a rank (agg)", peak("running_requests"), limit("seqs")),
@@ -138,7 +145,33 @@ fn the_bounds_and_the_average_of_a_planned_candidate_are_explained() {
     ];
     assert_eq!(rows, expected);
     let text = place.run(&["explain", "candidate", "out"]).ending(0).stdout;
-    assert!(text.contains(" on 3 GPUs at the start, 2."), "{text}");
+    assert!(
+        text.contains(" on 3 GPUs at the start, 2.") && text.contains(" on average, 3 at the peak\n"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_mean_beside_a_bound_of_each_request_misses_nothing() {
+    let place = Workplace::with("search.yaml", SEARCH);
+    // Prompts of 500 tokens wait for each other, so that some requests come too late.
+    let settings = ["--set", "goal.sla={ttft_ms: 40, itl_ms: 1000}", "--set", "goal.target=goodput"];
+    place.run(&[&["search", "search.yaml", "--output-dir", "out"], &settings[..]].concat()).ending(0);
+    let result = place.read_json("out/candidates.json");
+    let candidates = result["candidates"].as_array().unwrap();
+    let late = candidates.iter().find(|one| one["metrics"]["mean_ttft_ms"].as_f64().unwrap() > 40.0).unwrap();
+    let rank = late["rank"].to_string();
+    let text = place.run(&["explain", "candidate", "out", "--rank", &rank]).ending(0).stdout;
+    let row = text.lines().find(|line| line.contains("mean TTFT (SLA)")).unwrap();
+    let share = late["metrics"]["ttft_attainment"].as_f64().unwrap();
+    assert!(share < 1.0 && row.contains("each at most") && !row.contains("missed"), "{row}");
+    assert!(row.ends_with(" % of all requests"), "{row}");
+    let json = place.run(&["explain", "candidate", "out", "--rank", &rank, "--format=json"]).ending(0).json();
+    let met_by = |name: &str| {
+        let row = json["bounds"].as_array().unwrap().iter().find(|row| row["bound"] == name).unwrap();
+        row["met_by"].as_f64().unwrap()
+    };
+    assert_eq!((met_by("mean TTFT (SLA)"), met_by("mean TPOT (SLA)")), (share, 1.0));
 }
 
 #[test]
@@ -243,6 +276,30 @@ fn two_searches_are_compared_by_their_trials_and_best_candidates() {
     replay.run(&["replay", "scenario.yaml", "--output-dir", "run"]).ending(0);
     let run = replay.path("run");
     place.run(&["diff", "out", run.to_str().unwrap()]).refusing(&["two replays or two searches"]);
+}
+
+#[test]
+fn every_key_in_which_two_searches_differ_is_told() {
+    let place = searched();
+    let search = |folder: &str, setting: &str| {
+        place.run(&["search", "search.yaml", "--output-dir", folder, "--set", setting]).ending(0);
+        place.run(&["diff", "out", folder]).ending(0).stdout
+    };
+    assert_eq!(search("deep/again", "sweep.max_rounds=2"), "the runs are the same\n");
+    let few = search("few", "sweep.top=99");
+    assert!(
+        few.starts_with("configurations differ in\n  sweep.top: - -> 99\nevery event is the same\n"),
+        "{few}"
+    );
+    let json = place.run(&["diff", "out", "few", "--format=json"]).ending(0).json();
+    assert_eq!(json["configuration"][0]["path"], "sweep.top");
+    assert_eq!(json["settings"].as_array().unwrap().len(), 0);
+    // What the configurations tell already is not told again of the first candidates.
+    let less = search("less", "workload.osl=10");
+    assert_eq!(less.matches("workload.osl: 20 -> 10").count(), 1, "{less}");
+    place.write("few/config.yaml", "seed: [\n");
+    let told = place.run(&["diff", "out", "few"]).ending(0).stderr;
+    assert!(told.contains("few/config.yaml") && told.contains("configurations are not compared"), "{told}");
 }
 
 #[test]

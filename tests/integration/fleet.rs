@@ -63,6 +63,19 @@ fn a_worker_costs_from_its_order_to_its_last_pass() {
     assert_eq!(record.pools[0].worker_ns, (2 * 128 + 28) * 1_000_000);
 }
 
+#[test]
+fn the_peak_counts_what_starts_and_drains_and_nothing_that_is_gone_at_once() {
+    let peak = |changes: &str| run(&agg(2, 0.05, changes), &[0, 0, 100], 10).unwrap().peak_gpus;
+    let fixed = format!("  mode: agg\n  agg: {{workers: 2, tensor_parallel_size: 4, {ENGINE}}}");
+    assert_eq!(run(&fixed, &[0], 10).unwrap().peak_gpus, 8, "nobody changes it");
+    assert_eq!(peak("{at_ms: 5, pool: agg, workers: 1}"), 2, "at the start");
+    // The second worker has a pass until 28, the third starts until 56.
+    let replaced = "{at_ms: 5, pool: agg, workers: 1}, {at_ms: 6, pool: agg, workers: 2}";
+    assert_eq!(peak(replaced), 3);
+    let at_once = "{at_ms: 5, pool: agg, workers: 9}, {at_ms: 5, pool: agg, workers: 3}";
+    assert_eq!(peak(at_once), 3, "those that come and go at one instant cost nothing");
+}
+
 /// Case 20, last part.
 #[test]
 fn gpu_hours_are_the_integral_over_all_that_is_there() {

@@ -34,8 +34,9 @@ enum Shown {
 use Shown::{Always, Page, Planned, Positive};
 
 /// Figures by heading, name in the summary and factor.
-const FIGURES: [(&str, &str, f64, Shown); 12] = [
+const FIGURES: [(&str, &str, f64, Shown); 13] = [
     ("avg GPUs", "avg_gpu", 1.0, Planned),
+    ("peak GPUs", "peak_gpus", 1.0, Planned),
     ("tok/s", "output_throughput_tok_s", 1.0, Always),
     ("goodput tok/s", "goodput_output_throughput_tok_s", 1.0, Always),
     ("attainment %", "attainment", 100.0, Always),
