@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::journal::Hash;
 use super::nearest::{WholeReplay, over_budget};
-use super::objective::Metrics;
+use super::objective::{Metrics, objective_name};
 use super::trial::Evaluation;
 use super::watchdog::Watchdog;
 use crate::config::scenario::{Pool, Scenario, WorkloadConfig, WorkloadSource};
@@ -17,6 +17,7 @@ use crate::config::search::OptimizationTarget;
 use crate::registry::Registry;
 use crate::report::Summary;
 use crate::report::attainment::within_share;
+use crate::report::figure::significant;
 use crate::report::record::{Role, Status};
 use crate::report::scaling::ScalingEvent;
 use crate::serving::outlook::WorthBar;
@@ -178,20 +179,13 @@ impl ReplayEvaluator {
         Self { max_passes, ..self }
     }
 
-    fn reason(&self, end: EarlyEnd, bar: &Bar) -> String {
+    fn reason(&self, end: EarlyEnd, scenario: &Scenario, bar: &Bar) -> String {
         match end {
             EarlyEnd::OutOfPasses => {
                 format!("{OUT_OF_PASSES}: replay > {} passes", self.max_passes.unwrap_or_default())
             }
             EarlyEnd::Outclassed { bound } => {
-                let what = match bar.worth {
-                    Some((OptimizationTarget::E2eLatency, _)) => {
-                        format!("mean latency of at least {bound} ms")
-                    }
-                    _ => format!("at most {bound} tok/s"),
-                };
-                let least = bar.worth.map_or(0.0, |(_, score)| score);
-                format!("{what}: not among the best (sweep.top), the last of which scores {least}")
+                bar.worth.map_or_else(String::new, |worth| outclassed(bound, worth, scenario))
             }
             EarlyEnd::Hopeless { missed, rejected, .. } => {
                 let bar = bar.min_attainment.unwrap_or_default();
@@ -281,17 +275,17 @@ impl Evaluator for ReplayEvaluator {
                 Evaluation::Failed(format!("candidate build failed: {reason}"))
             }
             (Err(ReplayError::EndedEarly(end @ EarlyEnd::Outclassed { .. })), _) => {
-                Evaluation::StoppedEarly(self.reason(end, bar))
+                Evaluation::StoppedEarly(self.reason(end, scenario, bar))
             }
             (
                 Err(ReplayError::EndedEarly(end @ EarlyEnd::Hopeless { missed, rejected, ended, reached })),
                 _,
             ) => {
                 let attainment_so_far = 1.0 - (missed + rejected) as f64 / ended as f64;
-                let reason = self.reason(end, bar);
+                let reason = self.reason(end, scenario, bar);
                 Evaluation::BelowBar { reason, attainment_so_far, reached_so_far: reached }
             }
-            (Err(ReplayError::EndedEarly(end)), _) => Evaluation::Infeasible(self.reason(end, bar)),
+            (Err(ReplayError::EndedEarly(end)), _) => Evaluation::Infeasible(self.reason(end, scenario, bar)),
             (Err(ReplayError::Interrupted), Some((seconds, _))) if !told_to_stop => {
                 Evaluation::Infeasible(format!("{TIMED_OUT}: replay > {seconds}s"))
             }
@@ -331,9 +325,7 @@ fn worth_bar(scenario: &Scenario, bar: &Bar) -> Option<WorthBar> {
     let deployment = &scenario.deployment;
     let is_static = deployment.planner.is_none() && deployment.replica_changes.is_empty();
     // A fleet that nobody changes has all its GPUs until the end.
-    let pools = [&deployment.agg, &deployment.prefill, &deployment.decode].into_iter().flatten();
-    let gpus: u32 = pools.map(|pool| pool.workers * pool.gpus_per_worker()).sum();
-    let gpus = || is_static.then(|| f64::from(gpus));
+    let gpus = || is_static.then(|| deployment.gpus() as f64);
     let tokens = |sla, least| Some(WorthBar::TokensPerSecond { sla, least });
     match target {
         OptimizationTarget::Throughput => tokens(None, score),
@@ -343,6 +335,27 @@ fn worth_bar(scenario: &Scenario, bar: &Bar) -> Option<WorthBar> {
         OptimizationTarget::E2eLatency => Some(WorthBar::MeanLatencyMs(-score)),
         OptimizationTarget::ThroughputPerUser | OptimizationTarget::Pareto => None,
     }
+}
+
+/// Why a candidate is not among the best whose figure stays within `bound`: in the unit of the goal, whatever the bound was found by.
+fn outclassed(bound: f64, (target, score): (OptimizationTarget, f64), scenario: &Scenario) -> String {
+    use OptimizationTarget::{E2eLatency, GoodputPerGpu, ThroughputPerGpu};
+    let (side, bound, last, unit) = match target {
+        E2eLatency => ("at least", bound, -score, "ms"),
+        ThroughputPerGpu | GoodputPerGpu => {
+            ("at most", bound / scenario.deployment.gpus() as f64, score, "tok/s per GPU")
+        }
+        _ => ("at most", bound, score, "tok/s"),
+    };
+    let digits = |value: f64| significant(value, 6);
+    let (bound, last) = match (digits(bound), digits(last)) {
+        (one, other) if one == other => (bound.to_string(), last.to_string()),
+        rounded => rounded,
+    };
+    let name = objective_name(target);
+    format!(
+        "{name} of {side} {bound} {unit}: not among the best (sweep.top), the last of which has {last} {unit}"
+    )
 }
 
 /// How the reason of a candidate begins whose replay took longer than the wall clock allowed.

@@ -293,6 +293,15 @@ fn replays_that_cannot_be_among_the_best_stop_and_change_no_ranking() {
         for rejected in early {
             let reason = rejected["reason"].as_str().unwrap();
             assert!(reason.contains("not among the best (sweep.top)"), "{reason}");
+            let target = goal.trim_start_matches("goal={target: ").split([',', '}']).next().unwrap();
+            assert!(reason.starts_with(&format!("{target} of at ")), "{reason}");
+            // What the last of the best has is that of a candidate, and the bound is on the wrong side of it.
+            let numbers: Vec<f64> = reason.split(' ').filter_map(|word| word.parse().ok()).collect();
+            let [bound, last] = numbers[..] else { panic!("{reason}") };
+            let is_latency = target == "e2e_latency";
+            assert!(if is_latency { bound > last } else { bound < last }, "{reason}");
+            let third = best["candidates"][2]["score"].as_f64().unwrap().abs();
+            assert!(if is_latency { last >= third * 0.99999 } else { last <= third * 1.00001 }, "{reason}");
         }
         for threads in ["1", "8"] {
             let again = search(&[&top[..], &["--threads", threads]].concat());
