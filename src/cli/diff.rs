@@ -10,12 +10,14 @@ use serde_json::{Map, Value, json};
 use super::arguments::{DiffArguments, Format};
 use super::console::Console;
 use super::failure::{Failure, Status};
-use super::names::Kind;
+use super::names::{CONFIG, Kind};
 use super::results::{
-    answer, apart, differing, figure, note_unfinished, replay_report, request_rows, search_result, shown,
-    trial_rows,
+    answer, apart, differing, figure, find, is_place, note_unfinished, replay_report, request_rows,
+    search_result, shown, trial_rows,
 };
+use crate::config::{Document, Loaded};
 use crate::report::shortfalls::{shortfall_lines, shortfalls};
+use crate::run;
 
 /// Steps in the life of a request, in order, with what they are called.
 const STEPS: [(&str, &str); 6] = [
@@ -36,7 +38,10 @@ struct Difference {
     first_event: Option<Event>,
     /// Figures that are not the same.
     metrics: Vec<Metric>,
-    /// Settings that are not the same, by path.
+    /// Keys of the configurations of two searches that are not the same, by path; places of files are left out.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    configuration: Vec<Setting>,
+    /// Settings that are not the same, by path; of two searches those of their first candidates.
     settings: Vec<Setting>,
 }
 
@@ -72,7 +77,7 @@ pub(super) fn run(arguments: &DiffArguments, console: Console) -> Result<Status,
     let (a, b) = (&arguments.a, &arguments.b);
     let difference = match (answer(a)?, answer(b)?) {
         (Kind::Replay, Kind::Replay) => replays(a, b)?,
-        (Kind::Search, Kind::Search) => searches(a, b)?,
+        (Kind::Search, Kind::Search) => searches(a, b, console)?,
         (kind_a, kind_b) => {
             return Err(Failure::input(format!(
                 "{} has {} and {} has {}: two replays or two searches can be compared",
@@ -100,19 +105,42 @@ fn replays(a: &Path, b: &Path) -> Result<Difference, Failure> {
         incomplete: Incomplete::default(),
         first_event: first_event(&rows_a, &rows_b),
         metrics: metrics(&report_a["summary"], &report_b["summary"]),
+        configuration: Vec::new(),
         settings: settings(&report_a["scenario"], &report_b["scenario"]),
     })
 }
 
-fn searches(a: &Path, b: &Path) -> Result<Difference, Failure> {
+fn searches(a: &Path, b: &Path, console: Console) -> Result<Difference, Failure> {
     let (result_a, result_b) = (search_result(a)?, search_result(b)?);
     let (best_a, best_b) = (&result_a["candidates"][0], &result_b["candidates"][0]);
+    let configuration = configurations(a, b, console);
+    let is_told = |path: &str| configuration.iter().any(|told| told.path == path);
+    let surroundings = surroundings(best_a, best_b).into_iter().filter(|setting| !is_told(&setting.path));
     Ok(Difference {
         incomplete: Incomplete { a: shortfalls(&result_a).to_vec(), b: shortfalls(&result_b).to_vec() },
         first_event: first_trial(&trial_rows(a)?, &trial_rows(b)?),
         metrics: metrics(&best_a["metrics"], &best_b["metrics"]),
-        settings: [settings(&best_a["config"], &best_b["config"]), surroundings(best_a, best_b)].concat(),
+        settings: settings(&best_a["config"], &best_b["config"]).into_iter().chain(surroundings).collect(),
+        configuration,
     })
+}
+
+/// Where the configurations of two searches differ, if both have left one that can be read.
+fn configurations(a: &Path, b: &Path, console: Console) -> Vec<Setting> {
+    let (Some(a), Some(b)) = (find(a, CONFIG), find(b, CONFIG)) else { return Vec::new() };
+    let read = |path: &Path| match run::read_document(path, &[]) {
+        Ok(Loaded { document: Document::Search(config), .. }) => Some(config.to_json()),
+        Ok(_) => {
+            console.note(format!("{}: is a scenario: configurations are not compared", path.display()));
+            None
+        }
+        Err(problem) => {
+            console.note(format!("{problem}\nnote: configurations are not compared"));
+            None
+        }
+    };
+    let (Some(a), Some(b)) = (read(&a), read(&b)) else { return Vec::new() };
+    settings(&a, &b).into_iter().filter(|setting| !is_place(&setting.path)).collect()
 }
 
 /// What two searches give all of their candidates, and no candidate says in its own settings: the requests, and what prices passes.
@@ -239,12 +267,17 @@ impl Difference {
         for (which, shortfalls) in [("first", &self.incomplete.a), ("second", &self.incomplete.b)] {
             text.extend(shortfall_lines(shortfalls).map(|line| format!("the {which} run is {line}\n")));
         }
-        if self.first_event.is_none() && self.metrics.is_empty() && self.settings.is_empty() {
+        let are_set_alike = self.settings.is_empty() && self.configuration.is_empty();
+        if self.first_event.is_none() && self.metrics.is_empty() && are_set_alike {
             return text + "the runs are the same\n";
         }
-        if !self.settings.is_empty() {
-            text += "settings that differ\n";
-            for Setting { path, a, b } in &self.settings {
+        for (heading, settings) in
+            [("configurations differ in", &self.configuration), ("settings that differ", &self.settings)]
+        {
+            if !settings.is_empty() {
+                let _ = writeln!(text, "{heading}");
+            }
+            for Setting { path, a, b } in settings {
                 let (a, b) = apart(a, b);
                 let _ = writeln!(text, "  {path}: {a} -> {b}");
             }

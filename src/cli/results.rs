@@ -267,10 +267,14 @@ pub(super) fn differing(a: &Value, b: &Value) -> Vec<(String, Value, Value)> {
         .collect()
 }
 
+/// Whether a key of a configuration says where a file is.
+pub(super) fn is_place(path: &str) -> bool {
+    matches!(path.rsplit('.').next(), Some("path" | "trace_path" | "rescale"))
+}
+
 /// Where two configurations of searches differ: the paths, each with what is said of it. Where files are does not matter: their
 /// content is part of what each trial is known by.
 pub(super) fn changes(a: &Value, b: &Value) -> Vec<(String, String)> {
-    let is_place = |path: &str| matches!(path.rsplit('.').next(), Some("path" | "trace_path" | "rescale"));
     let differing = differing(a, b).into_iter().filter(|(path, _, _)| !is_place(path));
     let in_words = differing.map(|(path, a, b)| {
         let (a, b) = apart(&a, &b);
