@@ -406,7 +406,8 @@ pub struct SweepConfig {
     pub sampler: PolicyConfig,
     /// Evaluate every point instead.
     pub exhaustive: bool,
-    /// Ranks only so many of the best; where every point is evaluated, replays stop that are certain not to be among them.
+    /// Ranks only so many of the best results, each with all candidates that came to it; where every point is evaluated, replays
+    /// stop that are certain not to be among them.
     #[schemars(range(min = 1))]
     pub top: Option<u32>,
     /// Looks at portions of the workload first.

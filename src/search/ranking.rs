@@ -1,10 +1,13 @@
 //! The answer of a search: candidates, best first.
 
 use std::cmp::Ordering;
+use std::fmt::Write;
 
+use indexmap::IndexMap;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
+use super::journal::Hash;
 use super::objective::{Metrics, metric, objective_name, score};
 use super::sampler::merit::dominates;
 use super::trial::{Timings, TrialRecord};
@@ -75,7 +78,7 @@ fn as_in_its_file<S: Serializer>(scenario: &Scenario, serializer: S) -> Result<S
 }
 
 /// The candidates that no other is better than: every other is worse on one objective, or equal on all. In ascending order
-/// of the last objective, as it is; among equals by their settings.
+/// of the last objective, as it is; among equals by their settings, those together that came out the same.
 pub fn frontier(candidates: Vec<Candidate>, objectives: &[OptimizationTarget]) -> Vec<Candidate> {
     let signed: Vec<Vec<f64>> = candidates.iter().map(|candidate| candidate.signed(objectives)).collect();
     let mut kept: Vec<(f64, String, Candidate)> = Vec::new();
@@ -87,12 +90,13 @@ pub fn frontier(candidates: Vec<Candidate>, objectives: &[OptimizationTarget]) -
         }
     }
     kept.sort_by(|left, right| left.0.total_cmp(&right.0).then_with(|| left.1.cmp(&right.1)));
-    numbered(kept.into_iter().map(|(.., candidate)| candidate).collect())
+    numbered(rows(kept.into_iter().map(|(.., candidate)| candidate)).into_iter().flatten().collect())
 }
 
 /// Ranks candidates: the higher score first, then fewer GPUs, then by their settings, so that the order never depends
-/// on the order of evaluation. A score that is no number comes last.
-pub fn rank(mut candidates: Vec<Candidate>) -> Vec<Candidate> {
+/// on the order of evaluation; those that came out the same stand together, where the first of them does. A score that is no
+/// number comes last. What ranks behind the first `top` results is left out, of whatever many candidates each is.
+pub fn rank(mut candidates: Vec<Candidate>, top: Option<u32>) -> Vec<Candidate> {
     candidates.sort_by_cached_key(|candidate| RankingKey {
         score: candidate.score,
         used_gpus: candidate.used_gpus,
@@ -104,7 +108,26 @@ pub fn rank(mut candidates: Vec<Candidate>) -> Vec<Candidate> {
             candidate.regret = Some((best - candidate.score) / best.abs());
         }
     }
-    numbered(candidates)
+    let rows = rows(candidates).into_iter();
+    numbered(rows.take(top.map_or(usize::MAX, |top| top as usize)).flatten().collect())
+}
+
+/// Candidates by what they came to, in the order of the first of each.
+fn rows(candidates: impl IntoIterator<Item = Candidate>) -> Vec<Vec<Candidate>> {
+    let mut rows: IndexMap<u64, Vec<Candidate>> = IndexMap::new();
+    for candidate in candidates {
+        let result = fingerprint(candidate.used_gpus, &candidate.metrics);
+        rows.entry(result).or_default().push(candidate);
+    }
+    rows.into_values().collect()
+}
+
+/// The same for candidates that came out the same: on as many GPUs, in every figure.
+pub(super) fn fingerprint(used_gpus: u32, metrics: &Metrics) -> u64 {
+    let mut hash = Hash::default();
+    let figures = serde_json::to_string(metrics).expect("figures are plain data");
+    write!(hash, "{used_gpus} {figures}").expect("hashing cannot fail");
+    hash.digest()
 }
 
 fn numbered(mut candidates: Vec<Candidate>) -> Vec<Candidate> {
@@ -185,7 +208,7 @@ mod tests {
         ];
         for _ in 0..shuffled.len() {
             shuffled.rotate_left(1);
-            let ranked = rank(candidates(&shuffled));
+            let ranked = rank(candidates(&shuffled), None);
             let names: String = ranked.iter().map(|one| one.config["name"].as_str().unwrap()).collect();
             assert_eq!(names, "abcegdf");
             assert_eq!(ranked.iter().map(|one| one.rank).collect::<Vec<_>>(), [1, 2, 3, 4, 5, 6, 7]);
@@ -193,17 +216,43 @@ mod tests {
     }
 
     #[test]
+    fn what_came_out_the_same_stands_together_and_counts_once_of_the_top() {
+        // With as good a score, `c` came out otherwise and `e` needs more GPUs.
+        let mut all = candidates(&[
+            (2.0, 4, "d"),
+            (2.0, 4, "b"),
+            (2.0, 4, "c"),
+            (2.0, 8, "e"),
+            (3.0, 4, "a"),
+            (1.0, 4, "f"),
+        ]);
+        all[2].metrics.insert("mean_ttft_ms".into(), 5.into());
+        all[4].metrics.insert("mean_ttft_ms".into(), 7.into());
+        all[5].metrics.insert("mean_ttft_ms".into(), 9.into());
+        for (top, expected) in
+            [(None, "abdcef"), (Some(1), "a"), (Some(2), "abd"), (Some(3), "abdc"), (Some(9), "abdcef")]
+        {
+            for _ in 0..all.len() {
+                all.rotate_left(1);
+                let ranked = rank(all.clone(), top);
+                assert_eq!(names(&ranked).concat(), expected, "{top:?}");
+                assert!(ranked.iter().enumerate().all(|(place, one)| one.rank == place + 1));
+            }
+        }
+    }
+
+    #[test]
     fn regret_is_what_foresight_would_have_gained() {
         let mut all = candidates(&[(8.0, 1, "a"), (10.0, 1, "b"), (12.0, 1, "c"), (5.0, 1, "d")]);
-        assert!(rank(all.clone()).iter().all(|one| one.regret.is_none()), "nobody knows the future");
+        assert!(rank(all.clone(), None).iter().all(|one| one.regret.is_none()), "nobody knows the future");
         for place in [1, 3] {
             all[place].scenario.deployment.planner = Some(PolicyConfig::named(YARDSTICK));
         }
-        let regrets: Vec<_> = rank(all).iter().map(|one| one.regret.unwrap()).collect();
+        let regrets: Vec<_> = rank(all, None).iter().map(|one| one.regret.unwrap()).collect();
         assert_eq!(regrets, [-0.2, 0.0, 0.2, 0.5], "by the better of the two that do");
         let mut late = candidates(&[(-150.0, 1, "a"), (-100.0, 1, "b")]);
         late[1].scenario.deployment.planner = Some(PolicyConfig::named(YARDSTICK));
-        assert_eq!(rank(late)[1].regret, Some(0.5), "latencies are negative scores");
+        assert_eq!(rank(late, None)[1].regret, Some(0.5), "latencies are negative scores");
     }
 
     fn on(name: &str, first: (&str, f64), second: (&str, f64)) -> Candidate {

@@ -151,9 +151,7 @@ impl SearchResult {
             candidates: if plan.config.goal.is_pareto() {
                 frontier(candidates, plan.config.goal.objectives())
             } else {
-                let mut ranked = rank(candidates);
-                ranked.truncate(plan.config.sweep.top.map_or(usize::MAX, |top| top as usize));
-                ranked
+                rank(candidates, plan.config.sweep.top)
             },
             nearest,
             rejected,

@@ -406,8 +406,8 @@ impl Rounds {
         };
         self.course.commit(matches!(record.outcome, Outcome::Feasible | Outcome::Screened));
         self.any_failed |= record.outcome == Outcome::Failed;
-        if let (Some(best), Outcome::Feasible, Some(score)) = (&mut self.best, record.outcome, record.score) {
-            best.enter(score);
+        if let Some(best) = &mut self.best {
+            best.enter(&record);
         }
         self.settle(conclusion);
         Some(record)
