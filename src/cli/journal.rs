@@ -38,9 +38,10 @@ pub(super) fn unfinished(folder: &Path, kind: Kind) -> Option<Failure> {
             return Failure::input(format!("--output-dir {}: {writer} is writing to it", folder.display()));
         }
         let without = if there.len() > 1 { format!("{NEXT_TRIALS} and {TRIALS}") } else { "this file".into() };
+        let what = kind.name();
         let how = if is_answered { "did not finish" } else { how_it_ended(folder, kind) };
         Failure::input(format!(
-            "{}: trials of a search that {how}; --resume goes on with them, and without {without} a search begins anew",
+            "{}: trials of a {what} that {how}; --resume goes on with them, and without {without} a {what} begins anew",
             folder.join(name).display()
         ))
     })

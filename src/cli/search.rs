@@ -46,11 +46,14 @@ pub(super) fn run(
     let output_dir = arguments.output_dir.as_deref();
     let inputs = overwrite::inputs(file, &loaded.document);
     let ready = ready(file, loaded, arguments.timing, &registry, console);
+    let no_place = output_dir.and_then(|path| {
+        let not_its_own = OutputFolder::look_at(path, Kind::Search).err();
+        not_its_own.or_else(|| unfinished(path, Kind::Search).filter(|_| !arguments.resume))
+    });
     Failure::first_or_all([
         ready.as_ref().err().cloned(),
-        output_dir.and_then(|path| OutputFolder::look_at(path, Kind::Search).err()),
+        no_place,
         overwrite::refuse(&inputs, &overwrite::outputs(output_dir, Kind::Search)).err(),
-        output_dir.filter(|_| !arguments.resume).and_then(|path| unfinished(path, Kind::Search)),
     ])?;
     let ready = ready?;
     let threads = arguments.threads.unwrap_or_else(|| default_threads(&ready.plan));

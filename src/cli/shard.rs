@@ -76,15 +76,16 @@ pub(super) fn run_part(
     let inputs = overwrite::inputs(file, &loaded.document);
     let outputs = overwrite::outputs(Some(&arguments.output_dir), Kind::Part);
     let ready = search::ready(file, loaded, arguments.timing, &registry, console);
-    let output_dir = OutputFolder::look_at(&arguments.output_dir, Kind::Part);
-    let unfinished = unfinished(&arguments.output_dir, Kind::Part).filter(|_| !arguments.resume);
-    let config = ready.as_ref().map(|ready| &ready.plan.config);
+    let config = ready.as_ref().ok().map(|ready| &ready.plan.config);
+    // What is in a folder that is not this part's is not this part's to go on with.
+    let no_place = OutputFolder::look_at(&arguments.output_dir, Kind::Part)
+        .err()
+        .or_else(|| another_part(&arguments.output_dir, shard, config?))
+        .or_else(|| unfinished(&arguments.output_dir, Kind::Part).filter(|_| !arguments.resume));
     Failure::first_or_all([
         ready.as_ref().err().cloned(),
-        output_dir.err(),
-        config.ok().and_then(|config| another_part(&arguments.output_dir, shard, config)),
+        no_place,
         overwrite::refuse(&inputs, &outputs).err(),
-        unfinished,
     ])?;
     let ready = ready?;
     let parts = ready

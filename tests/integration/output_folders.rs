@@ -189,7 +189,10 @@ fn a_folder_holds_one_kind_of_results() {
         let before = bytes(&place, kind);
         for (other, _) in kinds.into_iter().filter(|(other, _)| *other != kind) {
             let words = format!("--output-dir {kind}: holds a {kind}");
-            into(kind, other).refusing(&[&words, file, "give the", "a folder of its own"]);
+            let answer = into(kind, other);
+            // What is there is nothing that this run could go on with.
+            assert!(!answer.stderr.contains("--resume"), "{}", answer.stderr);
+            answer.refusing(&[&words, file, "give the", "a folder of its own"]);
             assert!(bytes(&place, kind) == before, "{other} into {kind}");
         }
         into(kind, kind).ending(0);
@@ -451,6 +454,13 @@ fn a_part_does_not_take_the_place_of_another() {
     part("1", "2", "600").refusing(&[words, "give part 1 of 2 a folder of its own"]);
     part("0", "3", "600").refusing(&[words, "give part 0 of 3 a folder of its own"]);
     assert!(bytes(&place, "out") == before);
+    // Nor with the trials that a later run of that part has left.
+    place.write("out/trials.next.jsonl", "{}\n");
+    let refused = part("1", "2", "600");
+    assert!(!refused.stderr.contains("--resume"), "{}", refused.stderr);
+    refused.refusing(&[words]);
+    part("0", "2", "600").refusing(&["trials of a part of a search that did not finish; --resume goes on"]);
+    std::fs::remove_file(place.path("out/trials.next.jsonl")).unwrap();
     part("0", "2", "600").ending(0);
     assert!(bytes(&place, "out") == before);
     // Parts of an earlier search give way, as its answer would.
