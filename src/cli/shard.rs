@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io::Write;
+use std::iter;
 use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::Arc;
@@ -24,7 +25,7 @@ use crate::config::scenario::Scenario;
 use crate::config::search::SmartSearchConfig;
 use crate::registry::Registry;
 use crate::report::files::write_json;
-use crate::search::{Bar, Evaluation, Evaluator, Forecasts, Journal, Plan, Shard, WholeReplay};
+use crate::search::{Bar, Evaluation, Evaluator, Forecasts, Journal, NearestMiss, Plan, Shard, WholeReplay};
 
 const SCHEMA_VERSION: u32 = 1;
 /// Parts that are missing and named.
@@ -43,12 +44,12 @@ struct ShardFile {
     /// With what planners forecast them.
     #[serde(default)]
     load_predictors: Forecasts,
-    /// Where nothing of the part is feasible, what came nearest.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    nearest: Option<NearestOfPart>,
+    /// Where nothing of the part is feasible, what came nearest, and what was passed over for it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    nearest: Vec<NearestOfPart>,
 }
 
-/// The candidate of a part that came nearest to the goal's bar, replayed to its end.
+/// A candidate of a part that came near to the goal's bar, replayed to its end.
 #[derive(Serialize, Deserialize)]
 struct NearestOfPart {
     /// The key of its trial's evaluation.
@@ -105,7 +106,7 @@ pub(super) fn run_part(
         of: shard.of,
         requests: evaluator.fingerprint(),
         load_predictors: Forecasts::clone(&plan.forecasts),
-        nearest: None,
+        nearest: Vec::new(),
     };
     let mut options = search::options(threads, interrupt, past, console);
     options.shard = Some(shard);
@@ -115,10 +116,10 @@ pub(super) fn run_part(
         console.note(format!("interrupted after {done} of {trials} trials: --resume goes on"));
         return Ok(Status::Interrupted);
     }
-    about.nearest = result
-        .nearest
-        .as_ref()
-        .map(|nearest| NearestOfPart { evaluation: nearest.evaluation.clone(), whole: nearest.whole() });
+    let near = result.nearest.iter().flat_map(|nearest| iter::once(nearest).chain(&nearest.passed_over));
+    let kept =
+        |miss: &NearestMiss| NearestOfPart { evaluation: miss.evaluation.clone(), whole: miss.whole() };
+    about.nearest = near.map(kept).collect();
     let mut files = folder.replacement();
     write_configuration(&plan.config, &mut files)?;
     files.write(SHARD, |out| write_json(&about, out))?;
@@ -150,7 +151,7 @@ fn another_part(folder: &Path, shard: Shard, config: &SmartSearchConfig) -> Opti
 /// Answers for trials that are all in a journal.
 struct Recorded {
     requests: u64,
-    /// What came nearest in each part of which nothing is feasible.
+    /// What came nearest in each part of which nothing is feasible, and what was passed over for it.
     nearest: Vec<NearestOfPart>,
 }
 
@@ -196,7 +197,7 @@ pub(super) fn merge(
     let plan = plan.forecasting(first.load_predictors.clone());
     check_finished(&plan, &parts)?;
     let requests = first.requests;
-    let nearest = parts.iter_mut().filter_map(|((about, _), _)| about.nearest.take()).collect();
+    let nearest = parts.iter_mut().flat_map(|((about, _), _)| std::mem::take(&mut about.nearest)).collect();
     let evaluator: Arc<dyn Evaluator> = Arc::new(Recorded { requests, nearest });
     let trials = parts.iter().flat_map(|((_, journal), _)| journal.trials.iter().cloned()).collect();
     let output = arguments.output_dir.as_deref();

@@ -14,6 +14,9 @@ use super::trial::{Outcome, TrialRecord};
 use crate::config::scenario::{Scenario, Sla};
 use crate::config::search::OptimizationGoal;
 
+/// Candidates whose planners may ask for more GPUs than there may be, and that are replayed to find one who does not.
+const MOST_TRIED: usize = 16;
+
 /// What a replay to the very end shows of a candidate whose trial ended early.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WholeReplay {
@@ -27,9 +30,14 @@ pub struct WholeReplay {
     pub most_gpus: u64,
 }
 
+/// The candidates that come nearest to the goal's bar without reaching it, the nearest first: as many as it takes to find one that
+/// keeps within the budget.
+#[derive(Clone, Debug, Default)]
+pub(super) struct NearTrials(Vec<NearTrial>);
+
 /// A candidate that misses the goal's bar, as far as its trial tells.
 #[derive(Clone, Debug)]
-pub(super) struct NearTrial {
+struct NearTrial {
     attainment: f64,
     /// What the required share was within, in multiples of the bound that is missed most; infinite where that is not known.
     excess: f64,
@@ -37,6 +45,8 @@ pub(super) struct NearTrial {
     evaluation: String,
     config: Map<String, Value>,
     scenario: Arc<Scenario>,
+    /// Whether it may have more GPUs than there may be: its trial was stopped before its planner had its whole say.
+    may_exceed: bool,
 }
 
 impl NearTrial {
@@ -53,15 +63,8 @@ impl NearTrial {
             evaluation: record.evaluation.clone(),
             config: record.config.clone(),
             scenario: Arc::clone(scenario),
+            may_exceed: scenario.deployment.planner.is_some() && record.metrics.is_none(),
         })
-    }
-
-    /// Keeps the nearer of what is known and a committed trial, whichever comes first.
-    pub(super) fn keep(known: &mut Option<Self>, record: &TrialRecord) {
-        let Some(other) = Self::of_trial(record) else { return };
-        if known.as_ref().is_none_or(|known| other.compare(known) == Ordering::Less) {
-            *known = Some(other);
-        }
     }
 
     /// The nearer is less: the greater attainment, then the smaller excess, then fewer GPUs; the key of the evaluation decides
@@ -74,6 +77,31 @@ impl NearTrial {
     }
 
     /// Replays the candidate to its end; `None` if there is no such replay.
+    fn replayed(&self, share: f64, evaluator: &dyn Evaluator) -> Result<Option<WholeReplay>, String> {
+        let replay = || evaluator.replay_whole(&self.evaluation, &self.scenario, share);
+        // Trials forgive a panic; so does this.
+        catch_unwind(AssertUnwindSafe(replay))
+            .unwrap_or_else(|payload| Err(format!("internal error: {}", panic_message(&*payload))))
+    }
+}
+
+impl NearTrials {
+    /// A trial is committed.
+    pub(super) fn enter(&mut self, record: &TrialRecord) {
+        let Some(trial) = NearTrial::of_trial(record) else { return };
+        let place = self.0.partition_point(|other| other.compare(&trial) == Ordering::Less);
+        self.0.insert(place, trial);
+        let (mut doubtful, mut is_certain) = (0, false);
+        self.0.retain(|trial| {
+            let is_behind = is_certain;
+            is_certain |= !trial.may_exceed;
+            doubtful += usize::from(trial.may_exceed);
+            !is_behind && (!trial.may_exceed || doubtful <= MOST_TRIED)
+        });
+    }
+
+    /// The nearest that keeps within the budget, replayed to its end, or the nearest of all where none does; `None` if there is no
+    /// such replay.
     pub(super) fn replayed(
         self,
         goal: &OptimizationGoal,
@@ -81,17 +109,30 @@ impl NearTrial {
         evaluator: &dyn Evaluator,
     ) -> Option<NearestMiss> {
         let (sla, share) = (goal.sla?, goal.min_attainment?);
-        let replay = || evaluator.replay_whole(&self.evaluation, &self.scenario, share);
-        // Trials forgive a panic; so does this.
-        let whole = catch_unwind(AssertUnwindSafe(replay))
-            .unwrap_or_else(|payload| Err(format!("internal error: {}", panic_message(&*payload))));
-        match whole {
-            Ok(whole) => whole.map(|whole| NearestMiss::new(self, &sla, share, whole).within(gpu_budget)),
-            Err(problem) => {
-                tracing::warn!(problem, "the candidate that came nearest cannot be replayed to its end");
-                None
+        let mut exceeding: Vec<NearestMiss> = Vec::new();
+        for trial in self.0 {
+            match trial.replayed(share, evaluator) {
+                Ok(None) => return None,
+                Ok(Some(whole)) => {
+                    let over_budget = over_budget(whole.most_gpus, gpu_budget);
+                    let is_within = over_budget.is_none();
+                    let miss = NearestMiss { over_budget, ..NearestMiss::new(trial, &sla, share, whole) };
+                    if is_within {
+                        return Some(NearestMiss { passed_over: exceeding, ..miss });
+                    }
+                    exceeding.push(miss);
+                }
+                Err(problem) => {
+                    tracing::warn!(problem, "a candidate that came near cannot be replayed to its end");
+                }
             }
         }
+        let passed_over = exceeding.split_off(exceeding.len().min(1));
+        let mut nearest = exceeding.pop()?;
+        if let (Some(reason), 1..) = (&mut nearest.over_budget, passed_over.len()) {
+            *reason += &format!(", and none of the {} nearest keeps within it", passed_over.len() + 1);
+        }
+        Some(NearestMiss { passed_over, ..nearest })
     }
 }
 
@@ -112,7 +153,8 @@ fn bounds(sla: &Sla, reached: &Sla) -> impl Iterator<Item = (&'static str, f64, 
     all.into_iter().filter_map(|(name, limit, reached)| Some((name, limit?, reached)))
 }
 
-/// The candidate that came nearest to the goal's bar, by what the trials know of it, and what a replay to its end shows.
+/// The candidate that came nearest to the goal's bar, by what the trials know of it, and what a replay to its end shows. One that
+/// keeps within the budget comes before those whose planners ask for more.
 ///
 /// That replay is stopped by nothing but the end of the search: neither by the bar nor by limits on passes or on time.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -144,6 +186,9 @@ pub struct NearestMiss {
     /// The most GPUs that it was asked to have.
     #[serde(skip)]
     pub most_gpus: u64,
+    /// The others that were replayed to their ends, whose planners asked for too many GPUs.
+    #[serde(skip)]
+    pub passed_over: Vec<NearestMiss>,
 }
 
 /// A bound and what it would have to be.
@@ -179,11 +224,8 @@ impl NearestMiss {
             evaluation: trial.evaluation,
             reached: whole.reached,
             most_gpus: whole.most_gpus,
+            passed_over: Vec::new(),
         }
-    }
-
-    fn within(self, gpu_budget: u32) -> Self {
-        Self { over_budget: over_budget(self.most_gpus, gpu_budget), ..self }
     }
 
     /// What it was made of, so that it can be made again.
@@ -200,4 +242,94 @@ pub(super) fn over_budget(most_gpus: u64, gpu_budget: u32) -> Option<String> {
 
 fn as_in_its_file<S: Serializer>(scenario: &Scenario, serializer: S) -> Result<S::Ok, S::Error> {
     scenario.to_json().serialize(serializer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::scenario::{DeploymentMode, PolicyConfig};
+    use crate::search::test_support::{config, plan};
+    use crate::search::trial::Timings;
+    use crate::search::{Bar, Evaluation};
+
+    /// A trial that was stopped when so many of its requests had met their bounds, with a planner that asks for so many GPUs.
+    fn stopped(attainment: f64, asks_for: Option<u64>) -> TrialRecord {
+        let branch = plan(config()).branches.remove(0);
+        let mut scenario = branch.unroll(&branch.space.point(0)).unwrap().scenario;
+        scenario.sla = Some(Sla { ttft_ms: Some(10.0), ..Sla::default() });
+        scenario.deployment.planner = asks_for.map(|_| PolicyConfig::named("any"));
+        TrialRecord {
+            trial: 1,
+            deployment_mode: DeploymentMode::Agg,
+            round: 1,
+            portion: None,
+            evaluation: format!("{attainment} {}", asks_for.unwrap_or(0)),
+            outcome: Outcome::Infeasible,
+            repeats: None,
+            reason: None,
+            attainment_so_far: Some(attainment),
+            reached_so_far: None,
+            score: None,
+            objectives: None,
+            used_gpus: 4,
+            config: Map::new(),
+            timing: Timings::new(),
+            metrics: None,
+            scenario: Some(Arc::new(scenario)),
+        }
+    }
+
+    /// Replays of the trials above.
+    struct Replays;
+
+    impl Evaluator for Replays {
+        fn evaluate(&self, _scenario: &Scenario, _bar: &Bar) -> Evaluation {
+            unreachable!("only whole replays are asked for")
+        }
+
+        fn replay_whole(&self, key: &str, _: &Scenario, _: f64) -> Result<Option<WholeReplay>, String> {
+            let (attainment, gpus) = key.split_once(' ').unwrap();
+            let metrics = Map::from_iter([("attainment".into(), attainment.parse::<f64>().unwrap().into())]);
+            let most_gpus = gpus.parse().unwrap();
+            Ok(Some(WholeReplay { metrics, reached: Sla::default(), most_gpus }))
+        }
+    }
+
+    /// Who is nearest of these under a budget of 8 GPUs, in any order, and how many were passed over.
+    fn nearest(trials: &[(f64, Option<u64>)]) -> (f64, Option<String>, usize) {
+        let mut goal = config().goal;
+        goal.sla = Some(Sla { ttft_ms: Some(10.0), ..Sla::default() });
+        goal.min_attainment = Some(0.9);
+        let found = |trials: &mut dyn Iterator<Item = &(f64, Option<u64>)>| {
+            let mut near = NearTrials::default();
+            trials.for_each(|&(attainment, asks_for)| near.enter(&stopped(attainment, asks_for)));
+            let miss = near.replayed(&goal, 8, &Replays).unwrap();
+            (miss.attainment.unwrap(), miss.over_budget, miss.passed_over.len())
+        };
+        let forwards = found(&mut trials.iter());
+        assert_eq!(found(&mut trials.iter().rev()), forwards, "the order of the trials has no say");
+        forwards
+    }
+
+    #[test]
+    fn what_keeps_within_the_budget_comes_before_what_is_nearer() {
+        assert_eq!(nearest(&[(0.5, Some(40)), (0.4, Some(8)), (0.3, None)]), (0.4, None, 1));
+        assert_eq!(nearest(&[(0.5, Some(40)), (0.4, Some(9)), (0.3, None)]), (0.3, None, 2));
+        assert_eq!(nearest(&[(0.5, None), (0.4, Some(9))]), (0.5, None, 0));
+        let reason = "its planner asked for 40 GPUs, over search_space.gpu_budget 8";
+        assert_eq!(nearest(&[(0.5, Some(40))]), (0.5, Some(reason.into()), 0));
+        let both = format!("{reason}, and none of the 2 nearest keeps within it");
+        assert_eq!(nearest(&[(0.5, Some(40)), (0.4, Some(9))]), (0.5, Some(both), 1));
+    }
+
+    #[test]
+    fn not_all_who_may_exceed_the_budget_are_replayed_and_who_cannot_is_found() {
+        let mut trials: Vec<(f64, Option<u64>)> =
+            (0..40).map(|place| (0.8 - f64::from(place) / 100.0, Some(40))).collect();
+        let (attainment, over_budget, passed_over) = nearest(&trials);
+        assert_eq!((attainment, passed_over), (0.8, MOST_TRIED - 1));
+        assert!(over_budget.unwrap().ends_with("and none of the 16 nearest keeps within it"));
+        trials.push((0.1, None));
+        assert_eq!(nearest(&trials), (0.1, None, MOST_TRIED));
+    }
 }

@@ -7,7 +7,7 @@ use crate::config::search::SweepConfig;
 use crate::model::Catalogue;
 use crate::report::scaling::ScalingCause;
 use crate::search::test_support::{config, plan};
-use crate::search::{Options, Plan, run};
+use crate::search::{NearestMiss, Options, Plan, run};
 use crate::serving::planner::{Decision, Observation, PlanningPolicy};
 use crate::simulation::{SimDuration, SimTime};
 
@@ -72,11 +72,20 @@ fn a_planner_without_bounds_is_held_to_the_budget() {
 
 #[test]
 fn what_came_nearest_is_held_to_the_budget_too() {
+    let greedy = ScalingPolicy::Registered(PolicyConfig::named("greedy"));
+    let words = "its planner asked for 40 GPUs, over search_space.gpu_budget 39, and none of the 16 nearest keeps within it";
+    assert_eq!(nearest_under(vec![greedy.clone()]).over_budget.as_deref(), Some(words));
+    let within = nearest_under(vec![greedy, config().search_space.planner_scaling_policy.remove(0)]);
+    assert_eq!(within.over_budget, None);
+    assert!(within.scenario.deployment.planner.is_none() && !within.passed_over.is_empty());
+}
+
+/// What comes nearest, where nobody can meet the bounds, of a search with these planners on 39 GPUs.
+fn nearest_under(planners: Vec<ScalingPolicy>) -> NearestMiss {
     let mut config = config();
-    config.search_space.planner_scaling_policy =
-        vec![ScalingPolicy::Registered(PolicyConfig::named("greedy"))];
+    config.search_space.planner_scaling_policy = planners;
     config.search_space.gpu_budget = 39;
-    config.sweep = SweepConfig { max_rounds: 1, candidates_per_round: 1, ..config.sweep };
+    config.sweep = SweepConfig { exhaustive: true, ..config.sweep };
     config.goal.sla = Some(Sla { e2e_ms: Some(0.001), ..Sla::default() });
     config.goal.min_attainment = Some(0.5);
     let registry = Arc::new(Registry::builtin().with_planner::<Greedy>("greedy"));
@@ -96,9 +105,7 @@ fn what_came_nearest_is_held_to_the_budget_too() {
         shard: None,
         watcher: None,
     };
-    let nearest = run(&plan, &evaluator, options).unwrap().nearest.unwrap();
-    let words = "its planner asked for 40 GPUs, over search_space.gpu_budget 39";
-    assert_eq!(nearest.over_budget.as_deref(), Some(words));
+    run(&plan, &evaluator, options).unwrap().nearest.unwrap()
 }
 
 #[test]

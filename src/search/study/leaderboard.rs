@@ -12,7 +12,7 @@ use super::merge::{Merge, Next};
 use super::progress::StudyEvent;
 use super::schedule::StudyEnd;
 use crate::config::scenario::DeploymentMode;
-use crate::search::nearest::NearTrial;
+use crate::search::nearest::NearTrials;
 use crate::search::ranking::Candidate;
 use crate::search::result::{Rejected, Screening, StudySummary};
 use crate::search::trial::{Outcome, Tally, TrialRecord};
@@ -25,14 +25,14 @@ pub(crate) struct Standings {
     pub(crate) rejected: Vec<Rejected>,
     pub(crate) screenings: Vec<Screening>,
     pub(crate) studies: Vec<StudySummary>,
-    /// The trial that came nearest to the goal's bar without reaching it.
-    pub(crate) near: Option<NearTrial>,
+    /// The trials that came nearest to the goal's bar without reaching it.
+    pub(crate) near: NearTrials,
 }
 
 impl Standings {
     fn enter(&mut self, record: &TrialRecord) {
         self.tally.count(record.outcome);
-        NearTrial::keep(&mut self.near, record);
+        self.near.enter(record);
         match record.outcome {
             Outcome::CacheHit => {}
             Outcome::Feasible => self.candidates.extend(Candidate::of_trial(record)),

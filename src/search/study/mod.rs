@@ -179,7 +179,10 @@ fn nearest(
     standings: &mut Standings,
 ) -> Option<NearestMiss> {
     let is_over = standings.studies.iter().all(|study| !study.end.is_interrupted());
-    let near = standings.near.take().filter(|_| is_over && standings.tally.feasible == 0)?;
+    if !is_over || standings.tally.feasible > 0 {
+        return None;
+    }
+    let near = std::mem::take(&mut standings.near);
     let nearest = near.replayed(&plan.config.goal, plan.config.search_space.gpu_budget, &**evaluator);
     if nearest.is_none() && interrupt.load(Ordering::Relaxed) {
         // What is missing is the end of every study.
