@@ -1,6 +1,7 @@
 //! Where no candidate counts: the one that came nearest, replayed to its end.
 
 use std::cmp::Ordering;
+use std::fmt::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -130,7 +131,7 @@ impl NearTrials {
         let passed_over = exceeding.split_off(exceeding.len().min(1));
         let mut nearest = exceeding.pop()?;
         if let (Some(reason), 1..) = (&mut nearest.over_budget, passed_over.len()) {
-            *reason += &format!(", and none of the {} nearest keeps within it", passed_over.len() + 1);
+            let _ = write!(reason, ", and none of the {} nearest keeps within it", passed_over.len() + 1);
         }
         Some(NearestMiss { passed_over, ..nearest })
     }

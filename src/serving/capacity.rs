@@ -48,6 +48,12 @@ pub(super) fn sized(scenario: &Scenario) -> Result<Sized<'_>, Vec<String>> {
     if problems.is_empty() { Ok((Cow::Owned(sized), records)) } else { Err(problems) }
 }
 
+/// The KV blocks of a rank of each pool for which a memory model finds room, by the pool's name.
+pub fn modelled_blocks(scenario: &Scenario) -> IndexMap<&'static str, u32> {
+    let records = sized(scenario).map(|(_, records)| records).unwrap_or_default();
+    records.into_iter().map(|(pool, record)| (pool, record.num_gpu_blocks)).collect()
+}
+
 fn is_sized_by_memory(pool: &Pool) -> bool {
     pool.engine.capacity_source == CapacitySource::MemoryModel
 }

@@ -31,6 +31,7 @@ mod scheduler;
 pub mod worker;
 
 pub use assembly::{Traffic, unsupported};
+pub use capacity::modelled_blocks;
 pub use error::ReplayError;
 pub use pricing::{profile_of, timing_records};
 pub use remarks::{remarks, requests_too_long};

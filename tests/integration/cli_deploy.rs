@@ -234,3 +234,62 @@ fn names_that_would_break_out_of_a_comment_are_refused() {
     let script = place.run(&["deploy", "run", "--model", "a"]).ending(0).stdout;
     assert!(script.starts_with("# a on h200 touch PWNED\n"), "{script}");
 }
+
+/// Layouts and limits of engines whose caches are sized by a memory model.
+const KNOBS: &str = "\
+search_space:
+  model_name: Qwen/Qwen3-32B
+  hardware_sku: h200_sxm
+  deployment_mode: [agg]
+  parallel_configs: [{tp: 1, replicas: 2}, {tp: 2, replicas: 1}]
+  gpu_budget: 2
+  context_length: 30000
+  planner_scaling_policy: [disabled]
+  router_mode: [round_robin]
+  agg_max_num_batched_tokens: [8192, 16384, 32768]
+  agg_max_num_seqs: [256, 512]
+workload: {isl: 400, osl: 10, concurrency: 4, num_request_ratio: 3}
+sweep: {exhaustive: true}
+";
+
+#[test]
+fn candidates_that_differ_in_what_engines_have_are_started_by_different_commands() {
+    for (backend, longest) in
+        [("vllm", "--max-model-len"), ("sglang", "--context-length"), ("trtllm", "--max_seq_len")]
+    {
+        let place = Workplace::with("search.yaml", KNOBS);
+        let backend = format!("search_space.backend=[{backend}]");
+        place.run(&["search", "search.yaml", "--output-dir", "out", "--set", &backend]).ending(0);
+        let mut commands = Vec::new();
+        for rank in 1..=12 {
+            let deploy = ["deploy", "out", "--rank", &rank.to_string(), "--format=json"];
+            let pool = place.run(&deploy).ending(0).json()["pools"][0].clone();
+            let command = words(&pool["command"]);
+            assert!(command.windows(2).any(|pair| pair == [longest, "30000"]), "{command:?}");
+            assert!(!commands.contains(&(pool["workers"].clone(), command.clone())), "{command:?}");
+            commands.push((pool["workers"].clone(), command));
+        }
+    }
+}
+
+#[test]
+fn the_cache_of_sglang_is_capped_at_what_was_simulated() {
+    let place = Workplace::with("search.yaml", KNOBS);
+    let sets = ["--set", "search_space.backend=[sglang]", "--set", "search_space.agg_max_num_seqs=[256]"];
+    place.run(&[&["search", "search.yaml", "--output-dir", "out"], &sets[..]].concat()).ending(0);
+    let mut caps = std::collections::BTreeSet::new();
+    for (rank, candidate) in
+        (1..).zip(place.read_json("out/candidates.json")["candidates"].as_array().unwrap())
+    {
+        place.write("one.yaml", &candidate["scenario"].to_string());
+        place.run(&["replay", "one.yaml", "--output-dir", "run"]).ending(0);
+        let capacity = place.read_json("run/report.json")["capacity"]["agg"].clone();
+        let tokens = capacity["num_gpu_blocks"].as_u64().unwrap() * capacity["block_size"].as_u64().unwrap();
+        let deploy = ["deploy", "out", "--rank", &rank.to_string(), "--format=json"];
+        let command = words(&place.run(&deploy).ending(0).json()["pools"][0]["command"]);
+        let cap = ["--max-total-tokens".to_owned(), tokens.to_string()];
+        assert!(command.windows(2).any(|pair| pair == cap), "{cap:?}: {command:?}");
+        caps.insert(tokens);
+    }
+    assert_eq!(caps.len(), 6, "each layout and each size of the largest pass leaves room of its own");
+}

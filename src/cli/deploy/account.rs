@@ -73,13 +73,15 @@ pub(super) struct PoolContext<'a> {
     pub(super) name: &'a str,
     /// The settings of the candidate.
     pub(super) config: &'a Map<String, Value>,
+    /// The KV blocks of a rank that a memory model finds room for, where nobody gives them.
+    pub(super) modelled_blocks: Option<u32>,
     /// Who starts it.
     pub(super) starter: Starter,
 }
 
 impl PoolContext<'_> {
     /// A setting of this pool, with or without its prefix.
-    fn setting(&self, name: &str) -> Option<&Value> {
+    pub(super) fn setting(&self, name: &str) -> Option<&Value> {
         let prefixed = format!("{}_{name}", self.name);
         self.config.get(&prefixed).or_else(|| self.config.get(name)).filter(|value| !value.is_null())
     }
@@ -161,7 +163,12 @@ mod tests {
             BACKENDS.into_iter().flat_map(|one| STARTERS.map(|starter| (one, starter)))
         {
             let pool = pool(backend);
-            let context = PoolContext { name: "prefill", config: config.as_object().unwrap(), starter };
+            let context = PoolContext {
+                name: "prefill",
+                config: config.as_object().unwrap(),
+                modelled_blocks: None,
+                starter,
+            };
             let whole = account(&pool, context);
             let command = match starter {
                 Starter::Engine => name.to_owned(),
@@ -216,7 +223,8 @@ mod tests {
                 "timing": {"model": "profile", "moe_ep": 4},
             });
             let nothing = Map::new();
-            let account = account(&pool, PoolContext { name: "agg", config: &nothing, starter });
+            let account =
+                account(&pool, PoolContext { name: "agg", config: &nothing, modelled_blocks: None, starter });
             let value = |wanted: &str| account.flags.iter().find(|(flag, _)| flag == wanted);
             assert!(value(flag).is_some(), "{name}");
             if name == "sglang" {
@@ -232,7 +240,8 @@ mod tests {
             let pool = pool(backend);
             let arguments = |role: &'static str, kv_events: bool| {
                 let starter = Starter::Dynamo { kv_events };
-                account(&pool, PoolContext { name: role, config: &nothing, starter }).arguments()
+                account(&pool, PoolContext { name: role, config: &nothing, modelled_blocks: None, starter })
+                    .arguments()
             };
             let reports = |arguments: &[String]| arguments.iter().any(|word| word.contains("kv-events"));
             for role in ["agg", "prefill", "decode"] {

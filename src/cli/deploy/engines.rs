@@ -27,6 +27,11 @@ impl Engine<'_> {
         self.options.get(field).filter(|value| !value.is_null())
     }
 
+    /// The longest sequence: of the engine, or else the one that a search has asked room for.
+    fn longest_sequence(&self) -> Option<&Value> {
+        self.given("max_model_len").or_else(|| self.context.setting("context_length"))
+    }
+
     /// Blocks are given only where the scenario pins them; otherwise the engine sizes its cache from the memory it may use.
     fn pinned_blocks(&self) -> Option<u64> {
         self.given("num_gpu_blocks").and_then(Value::as_u64).filter(|&blocks| blocks > 0)
@@ -82,9 +87,11 @@ pub(super) fn vllm(engine: Engine<'_>, account: &mut Account) {
             ("gpu_memory_utilization", "--gpu-memory-utilization"),
             ("max_num_seqs", "--max-num-seqs"),
             ("max_num_batched_tokens", "--max-num-batched-tokens"),
-            ("max_model_len", "--max-model-len"),
         ],
     );
+    if let Some(tokens) = engine.longest_sequence() {
+        account.set("--max-model-len", tokens);
+    }
     for (field, on, off) in [
         ("enable_prefix_caching", "--enable-prefix-caching", "--no-enable-prefix-caching"),
         ("enable_chunked_prefill", "--enable-chunked-prefill", "--no-enable-chunked-prefill"),
@@ -124,9 +131,9 @@ pub(super) fn sglang(engine: Engine<'_>, account: &mut Account) {
     if let Some(ranks) = engine.context.expert_parallel(engine.pool) {
         account.set("--ep-size", &ranks.into());
     }
-    if let (Some(blocks), Some(size)) =
-        (engine.pinned_blocks(), engine.given("block_size").and_then(Value::as_u64))
-    {
+    // Its share of memory is for weights and cache alone: what the largest pass needs beside them is told by this cap only.
+    let blocks = engine.pinned_blocks().or(engine.context.modelled_blocks.map(u64::from));
+    if let (Some(blocks), Some(size)) = (blocks, engine.given("block_size").and_then(Value::as_u64)) {
         account.set("--max-total-tokens", &(blocks * size).into());
     }
     let own = engine.given("sglang").cloned().unwrap_or_default();
@@ -138,12 +145,14 @@ pub(super) fn sglang(engine: Engine<'_>, account: &mut Account) {
         ("max_num_seqs", "--max-running-requests"),
         ("chunked_prefill_size", "--chunked-prefill-size"),
         ("max_prefill_tokens", "--max-prefill-tokens"),
-        ("max_model_len", "--context-length"),
         ("schedule_conservativeness", "--schedule-conservativeness"),
     ] {
         if let Some(value) = given(field) {
             account.set(flag, value);
         }
+    }
+    if let Some(tokens) = engine.longest_sequence() {
+        account.set("--context-length", tokens);
     }
     if let Some(policy) = given("schedule_policy") {
         // The engine's own name for first come, first served.
@@ -163,7 +172,10 @@ pub(super) fn sglang(engine: Engine<'_>, account: &mut Account) {
         account.set("--kv-events-config", &Value::from(config));
     }
     for (field, why) in [
-        ("max_num_batched_tokens", "SGLang bounds a pass by max_prefill_tokens and chunked_prefill_size"),
+        (
+            "max_num_batched_tokens",
+            "SGLang bounds a pass by max_prefill_tokens and chunked_prefill_size; the room that is left for the cache is said",
+        ),
         ("enable_chunked_prefill", "SGLang chunks by chunked_prefill_size"),
         ("clip_max_new_tokens", "set by the environment variable SGLANG_CLIP_MAX_NEW_TOKENS_ESTIMATION"),
         ("aic_nextn", "needs the draft model's own flags"),
@@ -179,6 +191,7 @@ struct TrtllmFlags {
     tensor: &'static str,
     pipeline: &'static str,
     expert: &'static str,
+    longest_sequence: &'static str,
     options: &'static [(&'static str, &'static str)],
 }
 
@@ -186,10 +199,10 @@ const TRTLLM_SERVE: TrtllmFlags = TrtllmFlags {
     tensor: "--tp_size",
     pipeline: "--pp_size",
     expert: "--ep_size",
+    longest_sequence: "--max_seq_len",
     options: &[
         ("max_num_seqs", "--max_batch_size"),
         ("max_num_batched_tokens", "--max_num_tokens"),
-        ("max_model_len", "--max_seq_len"),
         ("gpu_memory_utilization", "--kv_cache_free_gpu_memory_fraction"),
     ],
 };
@@ -198,10 +211,10 @@ const DYNAMO_TRTLLM: TrtllmFlags = TrtllmFlags {
     tensor: "--tensor-parallel-size",
     pipeline: "--pipeline-parallel-size",
     expert: "--expert-parallel-size",
+    longest_sequence: "--max-seq-len",
     options: &[
         ("max_num_seqs", "--max-batch-size"),
         ("max_num_batched_tokens", "--max-num-tokens"),
-        ("max_model_len", "--max-seq-len"),
         ("gpu_memory_utilization", "--free-gpu-memory-fraction"),
         ("block_size", "--kv-block-size"),
     ],
@@ -219,6 +232,9 @@ pub(super) fn trtllm(engine: Engine<'_>, account: &mut Account) {
         account.set(names.expert, &ranks.into());
     }
     engine.set_given(account, names.options);
+    if let Some(tokens) = engine.longest_sequence() {
+        account.set(names.longest_sequence, tokens);
+    }
     if alone {
         engine.list_given(
             account,

@@ -10,6 +10,7 @@ mod manifest;
 use std::fmt::Write as _;
 use std::path::Path;
 
+use indexmap::IndexMap;
 use serde_json::{Map, Value, json};
 
 use self::account::{Account, PoolContext, Starter, account};
@@ -20,7 +21,9 @@ use super::failure::{Failure, Status};
 use super::names::{COMMANDS, DYNAMO, KUBERNETES, Kind};
 use super::output::OutputFolder;
 use super::results::{answer, chosen, note_unfinished, replay_report, search_result};
+use crate::config::{self, Document};
 use crate::report::shortfalls::{shortfall_lines, shortfalls};
+use crate::serving;
 
 /// A candidate, ready to be written down.
 struct Plan {
@@ -85,10 +88,11 @@ fn plan(arguments: &DeployArguments) -> Result<Plan, Failure> {
     let folder = &arguments.folder;
     let Source { config, scenario, incomplete } = source(folder, arguments.rank)?;
     let deployment = &scenario["deployment"];
+    let blocks = modelled_blocks(&scenario);
     let pools: Vec<PoolPlan> = ["agg", "prefill", "decode"]
         .into_iter()
         .filter(|name| deployment[name].is_object())
-        .map(|name| pool_plan(name, deployment, &config))
+        .map(|name| pool_plan(name, deployment, &config, blocks.get(name).copied()))
         .collect();
     let Some(first) = pools.first() else {
         return Err(Failure::input(format!("{}: the candidate has no workers", folder.display())));
@@ -206,10 +210,23 @@ fn source(folder: &Path, rank: Option<usize>) -> Result<Source, Failure> {
     Ok(Source { config: Map::new(), scenario, incomplete: Vec::new() })
 }
 
-fn pool_plan(name: &'static str, deployment: &Value, config: &Map<String, Value>) -> PoolPlan {
+/// The KV blocks that a memory model finds room for, by pool.
+fn modelled_blocks(scenario: &Value) -> IndexMap<&'static str, u32> {
+    match config::load(&scenario.to_string(), Path::new(""), &[]) {
+        Ok(Document::Scenario(scenario)) => serving::modelled_blocks(&scenario),
+        Ok(Document::Search(_)) | Err(_) => IndexMap::new(),
+    }
+}
+
+fn pool_plan(
+    name: &'static str,
+    deployment: &Value,
+    config: &Map<String, Value>,
+    modelled_blocks: Option<u32>,
+) -> PoolPlan {
     let pool = &deployment[name];
     let count = |field: &str| pool[field].as_u64().unwrap_or(1);
-    let started_by = |starter| account(pool, PoolContext { name, config, starter });
+    let started_by = |starter| account(pool, PoolContext { name, config, modelled_blocks, starter });
     PoolPlan {
         name,
         workers: count("workers"),
