@@ -66,9 +66,18 @@ impl Line<'_> {
         };
         excerpt(self.number, text, mark, WIDTH)
     }
+
+    /// The digits of a whole number, the value of a field, as they stand there.
+    pub(super) fn whole_number(&self, field: &str) -> Option<&str> {
+        let text = str::from_utf8(self.text?.get(value_of(self.text?, field)?)?).ok()?;
+        let digits = text.strip_prefix('-').unwrap_or(text);
+        let is_whole = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+        is_whole.then_some(text)
+    }
 }
 
-/// Where the value of a field of a JSON object stands; of a list or an object its beginning.
+/// Where the value of a field of a JSON object stands; of an object its beginning, and of a list that of an element, if the field
+/// names one and all of them are numbers.
 fn value_of(text: &[u8], field: &str) -> Option<Range<usize>> {
     // `hash_ids[2]` and `replay.input_length` are found by their own names.
     let own = field.split('[').next()?.rsplit('.').next().filter(|own| !own.is_empty())?;
@@ -78,10 +87,29 @@ fn value_of(text: &[u8], field: &str) -> Option<Range<usize>> {
     let is_end = |byte: &u8| matches!(byte, b',' | b'}' | b']' | b' ');
     let length = match text[start] {
         b'"' => text[start + 1..].iter().position(|byte| *byte == b'"').map(|end| end + 2),
-        b'[' | b'{' => Some(1),
+        b'[' => match element_of(&text[start + 1..], field) {
+            Some(element) => return Some(start + 1 + element.start..start + 1 + element.end),
+            None => Some(1),
+        },
+        b'{' => Some(1),
         _ => text[start..].iter().position(is_end),
     };
     Some(start..length.map_or(text.len(), |length| start + length))
+}
+
+/// Where the element of `field[2]` stands within a list of numbers, from behind its bracket on.
+fn element_of(list: &[u8], field: &str) -> Option<Range<usize>> {
+    let index: usize = field.strip_suffix(']')?.rsplit_once('[')?.1.parse().ok()?;
+    let end = list.iter().position(|byte| matches!(byte, b']' | b'[' | b'{' | b'"'))?;
+    let mut start = 0;
+    for (place, element) in list[..end].split(|byte| *byte == b',').enumerate() {
+        if place == index && list[end] == b']' {
+            let start = start + element.len() - element.trim_ascii_start().len();
+            return Some(start..start + element.trim_ascii().len());
+        }
+        start += element.len() + 1;
+    }
+    None
 }
 
 impl<R: BufRead> Lines<R> {
@@ -195,7 +223,8 @@ mod tests {
         };
         let of = |field| marked(Place::Line(3), field);
         assert_eq!(of("a").as_deref(), Some("1"));
-        assert_eq!(of("bc[1]").as_deref(), Some("["));
+        assert_eq!(of("bc[1]").as_deref(), Some("3"));
+        assert_eq!((of("bc[0]").as_deref(), of("bc[2]").as_deref()), (Some("2"), Some("[")));
         assert_eq!(of("d").as_deref(), Some("\"x y\""));
         assert_eq!(of("e.f").as_deref(), Some("-7"));
         assert_eq!((of("g"), of("")), (None, None));

@@ -6,6 +6,7 @@ use indexmap::IndexMap;
 
 use super::InputTally;
 use super::input::Line;
+use crate::simulation::Shown;
 
 /// Problems that are listed; the others are counted.
 const LISTED: usize = 20;
@@ -169,11 +170,18 @@ impl Problems {
         self.total += 1;
     }
 
-    /// Adds excerpts of a line that has just been read to its problems.
+    /// Adds excerpts of a line that has just been read to its problems. Numbers that were too large to be read exactly stand in
+    /// their messages as they do in the line.
     pub(super) fn quote(&mut self, line: &Line<'_>) {
         for problem in &mut self.listed {
             if problem.excerpt.is_none() && problem.place.line() == Some(line.number) {
                 problem.excerpt = line.excerpt(problem.place, &problem.field);
+                if let Some(digits) = line.whole_number(&problem.field)
+                    && let Ok(rounded) = digits.parse().map(Shown)
+                    && let Some(rest) = problem.message.strip_prefix(&format!("{rounded} "))
+                {
+                    problem.message = format!("{digits} {rest}");
+                }
             }
         }
     }

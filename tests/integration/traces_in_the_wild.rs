@@ -211,7 +211,22 @@ fn traces() -> Vec<(&'static str, Form, String, Expected)> {
             "integers beyond 2^64",
             Mooncake,
             rows(&[&GOOD.replace("[1, 2]", "[1, 18446744073709551616]")]),
-            Refused(&["hash_ids[1]: 1.8446744073709552e19 is beyond what can be read exactly"]),
+            Refused(&[
+                "hash_ids[1]: 18446744073709551616 is beyond what can be read exactly",
+                "\"hash_ids\": [1, 18446744073709551616]",
+            ]),
+        ),
+        (
+            "a length beyond 2^64",
+            Mooncake,
+            rows(&[&GOOD.replace("600", "12345678901234567890123")]),
+            Refused(&["input_length: 12345678901234567890123 is beyond what can be read exactly"]),
+        ),
+        (
+            "a time beyond 2^64",
+            Mooncake,
+            rows(&[&GOOD.replace("\"timestamp\": 0", "\"timestamp\": 18446744073709551616")]),
+            Refused(&["timestamp: 18446744073709551616 is beyond 2^53"]),
         ),
         (
             "a key given twice",

@@ -27,6 +27,9 @@ fn not_a_length(text: &str) -> String {
         Ok(value) if !value.is_finite() => format!("{text} is not a number of tokens"),
         Ok(value) if value < 0.0 => format!("{text} is negative; tokens cannot be"),
         Ok(value) if value.fract() != 0.0 => format!("{text} is not a whole number"),
+        Ok(_) if text.bytes().all(|byte| byte.is_ascii_digit()) => {
+            format!("{text} tokens is more than {LONGEST}, the longest that is accepted")
+        }
         Ok(_) => format!("{text} is not a number of tokens: write it in full digits"),
         Err(_) => format!("\"{text}\" is not a number{}", separators(text)),
     }
@@ -91,6 +94,7 @@ mod tests {
             ("12 tokens", "\"12 tokens\" is not a number"),
             ("1e3", "full digits"),
             ("5000000000", "more than 2147483647"),
+            ("18446744073709551616", "18446744073709551616 tokens is more than 2147483647"),
         ] {
             let message = length(text).unwrap_err();
             assert!(message.contains(part), "{text}: {message}");

@@ -11,6 +11,8 @@ use crate::simulation::Shown;
 const LONGEST: u64 = i32::MAX as u64;
 /// From here on `f64` does not hold every whole number.
 const EXACT: u64 = 1 << 53;
+/// What is wrong with a time above that.
+const INEXACT: &str = "is beyond 2^53, where whole numbers are no longer kept exactly; is it in nanoseconds?";
 
 /// A JSON value, of which only numbers and text are kept.
 #[derive(Clone, Debug, PartialEq)]
@@ -51,9 +53,8 @@ impl Scalar<'_> {
     /// A time in some unit: finite and not negative.
     pub(in crate::workload) fn time(&self) -> Result<f64, String> {
         match self {
-            Self::Unsigned(value) if *value > EXACT => Err(format!(
-                "{value} is beyond 2^53, where whole numbers are no longer kept exactly; is it in nanoseconds?"
-            )),
+            Self::Unsigned(value) if *value > EXACT => Err(format!("{value} {INEXACT}")),
+            Self::Float(value) if *value > EXACT as f64 => Err(format!("{self} {INEXACT}")),
             Self::Unsigned(value) => Ok(*value as f64),
             Self::Float(value) if *value >= 0.0 && value.is_finite() => Ok(*value),
             Self::Float(_) | Self::Negative(_) => Err(format!("{self} is negative: times start at 0")),
@@ -243,7 +244,7 @@ mod tests {
     fn times_keep_their_fractions() {
         assert_eq!(scalar("0.21").time(), Ok(0.21));
         assert_eq!(scalar("27482.5").time(), Ok(27482.5));
-        for json in ["-1", "-0.1", "\"120\"", "null", "1779163050197000000"] {
+        for json in ["-1", "-0.1", "\"120\"", "null", "1779163050197000000", "18446744073709551616", "1e17"] {
             assert!(scalar(json).time().is_err(), "{json}");
         }
     }
