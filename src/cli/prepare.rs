@@ -50,6 +50,9 @@ pub(super) fn replay(
         about_workload(&places, is_file, failure)
     });
     Failure::first_or_all([known.err(), sound.err(), workload.as_ref().err().cloned()])?;
+    for remark in serving::idle_pass_limits(&scenario, registry) {
+        console.note(places.remark("note", &remark));
+    }
     for remark in serving::planner::remarks(&scenario, registry) {
         console.note(places.remark("warning", &remark));
     }

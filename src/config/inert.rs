@@ -11,10 +11,7 @@ use serde_json::Value as Json;
 use super::facts::FactFile;
 use super::presets::ScalingPolicy;
 use super::reader::{Reader, Section};
-use super::scenario::{
-    Backend, CapacitySource, Deployment, DeploymentMode, EngineOptions, KvTransfer, PricedModel, Scenario,
-    TimingConfig,
-};
+use super::scenario::{Deployment, DeploymentMode, KvTransfer, PricedModel, Scenario, TimingConfig};
 use super::search::{LoadShape, SearchSpace, SmartSearchConfig, SweepConfig};
 use super::tree::{Content, Entry, Node};
 
@@ -146,7 +143,6 @@ pub(super) fn report_scenario(reader: &Reader<'_>, tree: &Node, scenario: &Scena
         })
         .collect();
     report_facts(reader, tree, [&scenario.facts.models, &scenario.facts.hardware], &used);
-    report_pass_limits(reader, tree, deployment);
     report_prompt_prices(reader, tree, deployment);
 }
 
@@ -164,32 +160,6 @@ fn report_prompt_prices(reader: &Reader<'_>, tree: &Node, deployment: &Deploymen
         Rule::telling(key, *is_written, false, "on decode workers: they compute no prompts")
     });
     report(reader, tree, rules.collect());
-}
-
-/// SGLang bounds its passes by options of its own; the common limit is for those who look at it from outside.
-fn report_pass_limits(reader: &Reader<'_>, tree: &Node, deployment: &Deployment) {
-    let waits = deployment.routers().any(|router| router.fields.contains_key("queue_threshold"));
-    let is_looked_at = waits || deployment.planner.is_some();
-    let Deployment { agg, prefill, decode, .. } = deployment;
-    for (name, pool) in [("agg", agg), ("prefill", prefill), ("decode", decode)] {
-        let Some(pool) = pool
-            .as_ref()
-            .filter(|pool| pool.engine.backend == Backend::Sglang && pool.engine.scheduler.is_none())
-        else {
-            continue;
-        };
-        let is_sized = pool.engine.capacity_source == CapacitySource::MemoryModel;
-        let rule = Rule::telling(
-            "max_num_batched_tokens",
-            pool.engine.max_num_batched_tokens
-                != EngineOptions::for_backend(Backend::Sglang).max_num_batched_tokens,
-            is_looked_at || is_sized,
-            "on the passes of `backend: sglang`, which `sglang.max_prefill_tokens` bounds, nor on a router's waiting room, a \
-             planner or a memory model: there is none",
-        );
-        let key = format!("deployment.{name}.engine.max_num_batched_tokens");
-        report(reader, tree, vec![Rule { key: &key, ..rule }]);
-    }
 }
 
 /// Facts under a name that nothing asks for are no error: the best candidate of a search comes with those of the search.

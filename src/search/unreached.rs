@@ -10,12 +10,14 @@ use std::fmt::Write;
 use serde_json::Value;
 
 use crate::config::scenario::{Backend, CapacitySource, Deployment, PolicyConfig, Pool};
+use crate::registry::Registry;
 use crate::report::record::Role;
 use crate::search::journal::Hash;
 use crate::search::objective::{Metrics, metric};
 use crate::search::unroll::Unrolled;
+use crate::serving;
 
-/// The router that weighs costs; it hears of caches. Without a `queue_threshold` it keeps nobody waiting.
+/// The router that weighs costs; it hears of caches.
 const WEIGHING: &str = "kv_router";
 /// Routers that hear nothing of caches and keep nobody waiting.
 const DEAF: [&str; 5] = ["round_robin", "random", "least_loaded", "power_of_two", "session_affinity"];
@@ -37,14 +39,14 @@ struct PoolLimits {
 
 impl EngineLimits {
     /// `None` where planners go by the limits as well, or schedulers that may do more with them than compare.
-    pub(super) fn of(candidate: &Unrolled) -> Option<Self> {
+    pub(super) fn of(candidate: &Unrolled, registry: &Registry) -> Option<Self> {
         let mut candidate = candidate.clone();
         let deployment = &mut candidate.scenario.deployment;
         let is_built_in = deployment.pools_mut().all(|pool| pool.engine.scheduler.is_none());
         if deployment.planner.is_some() || !is_built_in {
             return None;
         }
-        let nobody_waits = nobody_waits(deployment);
+        let nobody_waits = nobody_waits(deployment, registry);
         if nobody_waits {
             forget_idle_routing(deployment);
         }
@@ -119,11 +121,10 @@ fn goes_by_tokens(pool: &Pool) -> bool {
 }
 
 /// Whether all routers are known to keep nobody waiting by what a pass may compute.
-fn nobody_waits(deployment: &Deployment) -> bool {
+fn nobody_waits(deployment: &Deployment, registry: &Registry) -> bool {
     let is_known = |policy: &str| policy == WEIGHING || DEAF.contains(&policy);
-    deployment
-        .routers()
-        .all(|router| is_known(&router.policy) && !router.fields.contains_key("queue_threshold"))
+    deployment.routers().all(|router| is_known(&router.policy))
+        && !serving::keeps_requests_waiting(deployment, registry)
 }
 
 #[cfg(test)]
@@ -139,7 +140,7 @@ mod tests {
         let [first, second] = [0, 8].map(|index| {
             let mut candidate = branch.unroll(&branch.space.point(index)).unwrap();
             change(&mut candidate.scenario.deployment);
-            EngineLimits::of(&candidate)
+            EngineLimits::of(&candidate, &branch.registry)
         });
         let metrics = json!({"decode_peak_running_requests": 9, "decode_peak_batched_tokens": 9});
         let (Some(first), Some(second), Value::Object(metrics)) = (first, second, metrics) else {
@@ -183,7 +184,7 @@ mod tests {
             let Value::Object(mut fields) = router else { panic!() };
             fields.remove("policy");
             deployment.router.fields = fields;
-            EngineLimits::of(&candidate).unwrap().family()
+            EngineLimits::of(&candidate, &branch.registry).unwrap().family()
         };
         let named = |policy: &str| json!({"policy": policy});
         let weighing = |credit: f64, scale: f64| json!({"policy": "kv_router", "overlap_score_credit": credit, "prefill_load_scale": scale});

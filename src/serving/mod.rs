@@ -36,4 +36,4 @@ pub use error::ReplayError;
 pub use pricing::{profile_of, timing_records};
 pub use remarks::{remarks, requests_too_long};
 pub use replay::{ReplayLimits, replay};
-pub use scheduler::{idle_limits, scheduler_problems};
+pub use scheduler::{idle_limits, idle_pass_limits, keeps_requests_waiting, scheduler_problems};

@@ -140,6 +140,21 @@ fn check_makes_the_policies() {
 }
 
 #[test]
+fn check_tells_of_limits_that_nobody_goes_by() {
+    let sglang = "engine: {backend: sglang, num_gpu_blocks: 4096, max_num_batched_tokens: 100}";
+    let place = Workplace::with("scenario.yaml", &SCENARIO.replace("engine: {num_gpu_blocks: 4096}", sglang));
+    let told =
+        "scenario.yaml:4: note: deployment.agg.engine.max_num_batched_tokens: has no effect on the passes";
+    let queue = ["--set", "deployment.router={policy: kv_router, queue_threshold: 2}"];
+    for command in ["check", "replay"] {
+        let stderr = place.run(&[command, "scenario.yaml"]).ending(0).stderr;
+        assert!(stderr.contains(told), "{stderr}");
+        let stderr = place.run(&[&[command, "scenario.yaml"], &queue[..]].concat()).ending(0).stderr;
+        assert!(!stderr.contains("has no effect"), "{stderr}");
+    }
+}
+
+#[test]
 fn check_refuses_what_the_run_would_refuse() {
     let place = Workplace::with("scenario.yaml", SCENARIO);
     place.write("search.yaml", SEARCH);

@@ -227,18 +227,6 @@ fn rates_have_a_draft_token_each() {
 }
 
 #[test]
-fn limits_that_sglang_does_not_go_by_are_told_of() {
-    let limit = "deployment.agg.engine.max_num_batched_tokens=100";
-    let sglang = "deployment.agg.engine.backend=sglang";
-    assert_told(SCENARIO, &[sglang, limit], "`sglang.max_prefill_tokens`");
-    let waits = "deployment.router={policy: kv_router, queue_threshold: 2}";
-    let sized = "deployment.agg.memory={model_name: Qwen/Qwen3-32B, hardware_sku: h200_sxm}";
-    for acts in [waits, sized, "deployment.planner=load_180_5", "deployment.agg.engine.backend=vllm"] {
-        assert_eq!(notes(SCENARIO, &[sglang, acts, limit]), [""; 0], "{acts}");
-    }
-}
-
-#[test]
 fn prices_of_prompts_where_there_are_none_are_told_of() {
     const PROFILE: &str = "{model: profile, model_name: Qwen/Qwen3-32B, hardware_sku: h200_sxm}";
     let pools =

@@ -415,7 +415,10 @@ fn planners_keep_within_the_budget_of_the_search() {
     let rejected = result["rejected"].as_array().unwrap();
     assert!(!rejected.is_empty(), "{result}");
     for trial in rejected {
-        assert_eq!(trial["reason"], "min_endpoint 9 keeps 36 GPUs, over search_space.gpu_budget 32");
+        assert_eq!(
+            trial["reason"],
+            "the fewest workers that its planner keeps (9) take 36 GPUs, over search_space.gpu_budget 32"
+        );
     }
     for candidate in result["candidates"].as_array().unwrap() {
         assert_eq!(candidate["config"]["planner_scaling_policy"], "disabled");
@@ -437,8 +440,18 @@ fn planners_keep_within_the_budget_of_the_search() {
     let bounded = searched(", min_endpoint: 10", 1).json();
     assert_eq!(
         bounded["rejected"][0]["reason"],
-        "min_endpoint 10 keeps 40 GPUs, over search_space.gpu_budget 32"
+        "the fewest workers that its planner keeps (10) take 40 GPUs, over search_space.gpu_budget 32"
     );
+    // So are those of other planners, whatever their fields are called, before any replay.
+    let least = "the fewest workers that its planner keeps (9) take 36 GPUs, over search_space.gpu_budget 32";
+    for planner in ["queue_aware", "clairvoyant"] {
+        let own = format!(
+            "search_space.planner_scaling_policy=[{{policy: {planner}, max_gpu_budget: 32, min_endpoint: 9}}]"
+        );
+        let command = ["search", "search.yaml", "--format=json", "--set", &own];
+        let result = place.run(&[&command[..], &route].concat()).ending(1).json();
+        assert_eq!(result["rejected"][0]["reason"], least, "{planner}");
+    }
     let own = "search_space.planner_scaling_policy=[{policy: queue_aware, max_gpu_budget: 64}]";
     place
         .run(&["search", "search.yaml", "--set", own])

@@ -1,10 +1,9 @@
 //! What the evaluation of a trial depends on beside its scenario, and what keeps it from being evaluated.
 
 use indexmap::IndexSet;
-use serde_json::Value;
 
-use crate::config::scenario::{BUILTIN_PLANNER, Scenario};
-use crate::config::search::SearchSpace;
+use crate::config::scenario::Scenario;
+use crate::report::record::Role;
 use crate::search::branch::Branch;
 use crate::search::evaluator::Bar;
 use crate::search::trial::Timings;
@@ -33,22 +32,22 @@ pub(super) fn identity(timing: &Timings) -> String {
 }
 
 /// Why a candidate needs more GPUs than there are: those that it starts with, or those that its planner keeps whatever it finds.
-pub(super) fn over_budget(space: &SearchSpace, used_gpus: u32, scenario: &Scenario) -> Option<String> {
+pub(super) fn over_budget(branch: &Branch, used_gpus: u32, scenario: &Scenario) -> Option<String> {
     let deployment = &scenario.deployment;
-    let budget = space.gpu_budget;
+    let budget = branch.config.search_space.gpu_budget;
     if used_gpus > budget {
         return Some(format!("uses {used_gpus} GPUs, over search_space.gpu_budget {budget}"));
     }
-    // What a planner that is given by name and fields goes by is among its own fields, or nowhere.
-    let planner = deployment.planner.as_ref().filter(|planner| planner.policy == BUILTIN_PLANNER)?;
-    let field = |name: &str| planner.fields.get(name).and_then(Value::as_u64);
+    let planner = deployment.planner.as_ref()?;
+    // What cannot be made fails where it is to be replayed.
+    let planner = branch.registry.planner(planner, deployment.mode).ok().flatten()?;
     let pools = [
-        ("decode_min_endpoint", &deployment.agg),
-        ("prefill_min_endpoint", &deployment.prefill),
-        ("decode_min_endpoint", &deployment.decode),
+        (Role::Agg, &deployment.agg),
+        (Role::Prefill, &deployment.prefill),
+        (Role::Decode, &deployment.decode),
     ];
-    let kept = pools.into_iter().filter_map(|(name, pool)| {
-        let workers = field(name).or_else(|| field("min_endpoint"))?;
+    let kept = pools.into_iter().filter_map(|(role, pool)| {
+        let workers = u64::from(planner.policy.least_workers(role));
         Some((workers, workers * u64::from(pool.as_ref()?.gpus_per_worker())))
     });
     let (workers, gpus): (IndexSet<u64>, Vec<u64>) = kept.unzip();
@@ -56,6 +55,8 @@ pub(super) fn over_budget(space: &SearchSpace, used_gpus: u32, scenario: &Scenar
     let workers: Vec<String> = workers.iter().map(u64::to_string).collect();
     (gpus > u64::from(budget)).then(|| {
         let workers = workers.join(" and ");
-        format!("min_endpoint {workers} keeps {gpus} GPUs, over search_space.gpu_budget {budget}")
+        format!(
+            "the fewest workers that its planner keeps ({workers}) take {gpus} GPUs, over search_space.gpu_budget {budget}"
+        )
     })
 }

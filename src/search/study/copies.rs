@@ -236,7 +236,9 @@ mod tests {
     #[test]
     fn others_who_have_to_reach_something_else_and_forgotten_ones_say_nothing() {
         let branch = plan(nine_points()).branches.remove(0);
-        let limits = |index| EngineLimits::of(&branch.unroll(&branch.space.point(index)).unwrap()).unwrap();
+        let limits = |index| {
+            EngineLimits::of(&branch.unroll(&branch.space.point(index)).unwrap(), &branch.registry).unwrap()
+        };
         let low = json!({"decode_peak_running_requests": 9, "decode_peak_batched_tokens": 9});
         let mut copies = Copies::default();
         copies.enter(0, limits(0), Bar::default());

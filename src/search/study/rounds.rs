@@ -321,10 +321,10 @@ impl Rounds {
                 trial.timing = self.timing(trial.point.layout, &unrolled.scenario);
                 let circumstances = [identity(&trial.timing), self.limits.clone()].concat();
                 trial.evaluation = evaluation_key(&unrolled.key(), &circumstances, self.requests);
-                let space = &self.branch.config.search_space;
-                let over_budget = over_budget(space, unrolled.used_gpus, &unrolled.scenario);
+                let over_budget = over_budget(&self.branch, unrolled.used_gpus, &unrolled.scenario);
                 trial.state = self.known(number, &trial.evaluation, over_budget);
-                if let (State::Running, Some(limits)) = (&trial.state, EngineLimits::of(&unrolled)) {
+                let limits = EngineLimits::of(&unrolled, &self.branch.registry);
+                if let (State::Running, Some(limits)) = (&trial.state, limits) {
                     self.copies.enter(number, limits, trial.bar);
                 }
                 trial.used_gpus = unrolled.used_gpus;
