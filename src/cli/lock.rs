@@ -9,8 +9,8 @@ use std::time::Duration;
 /// The file that is locked; it says by whom, and is gone when the run has ended.
 const NAME: &str = ".spica.lock";
 
-/// How often a lock is asked for before another run is taken to hold it.
-const ATTEMPTS: u32 = 6;
+/// How often a lock is asked for while others look whether anybody holds it.
+const ATTEMPTS: u32 = 500;
 const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(10);
 
 /// A folder that no other run writes to. The system takes the lock from a process that is killed; the file it leaves behind locks
@@ -40,9 +40,10 @@ impl Lock {
             let mut file = open(&path).map_err(Unlocked::Failed)?;
             match file.try_lock() {
                 Ok(()) => {}
-                // Whoever looks for a writer holds the lock for an instant.
-                Err(TryLockError::WouldBlock) if attempts > 1 => {
+                // Whoever only looks for a writer shares the lock, and not for long.
+                Err(TryLockError::WouldBlock) if attempts > 1 && !is_held(&file) => {
                     attempts -= 1;
+                    drop(file);
                     std::thread::sleep(BETWEEN_ATTEMPTS);
                     continue;
                 }
@@ -70,7 +71,12 @@ impl Lock {
 /// Who writes to a folder at the moment, if anybody does.
 pub(super) fn writer(folder: &Path) -> Option<String> {
     let mut file = OpenOptions::new().read(true).write(true).open(folder.join(NAME)).ok()?;
-    matches!(file.try_lock(), Err(TryLockError::WouldBlock)).then(|| holder(&mut file))
+    is_held(&file).then(|| holder(&mut file))
+}
+
+/// Whether a run holds the lock of a file, and not only others who look for one.
+fn is_held(file: &File) -> bool {
+    matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
 }
 
 impl Drop for Lock {
@@ -123,6 +129,20 @@ mod tests {
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
         drop(Lock::of(folder.path()).unwrap());
         assert!(matches!(Lock::of(&folder.path().join("absent")), Err(Unlocked::Failed(_))));
+    }
+
+    #[test]
+    fn whoever_looks_for_a_writer_and_is_held_up_keeps_none_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let looking = open(&folder.path().join(NAME)).unwrap();
+        assert!(!is_held(&looking), "nobody holds it, and now it is shared");
+        std::thread::scope(|scope| {
+            let locking = scope.spawn(|| Lock::of(folder.path()).is_ok());
+            std::thread::sleep(Duration::from_millis(150));
+            assert!(!locking.is_finished(), "the lock is shared still");
+            drop(looking);
+            assert!(locking.join().unwrap());
+        });
     }
 
     #[test]
