@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::explain::Explanation;
 use super::failure::Failure;
 use super::results::{apart, candidate, differing, figure, is_frontier, objectives, search_result, shown};
-use crate::report::ranking::{came_out_alike, different};
+use crate::report::ranking::{came_out_alike, different, gpus_in_words};
 use crate::report::shortfalls::{shortfall_lines, shortfalls};
 
 /// Figures of two neighbours in a ranking that are set side by side.
@@ -95,12 +95,12 @@ pub(super) fn explain(folder: &Path, rank: usize) -> Result<Explanation, Failure
     let numbered = || (1..).zip(candidates);
     let next = numbered().skip(rank).find(|(_, other)| !came_out_alike(one, other));
     let is_frontier = is_frontier(&result);
-    let gpus = gpus(one);
+    let gpus = gpus_in_words(one);
     let mut text = if is_frontier {
         let count = candidates.len();
-        format!("rank {rank} of {count} along the frontier: {} {gpus}\n", objectives(one))
+        format!("rank {rank} of {count} along the frontier: {} on {gpus}\n", objectives(one))
     } else {
-        format!("rank {rank}: score {} {gpus}\n", shown(&one["score"]))
+        format!("rank {rank}: score {} on {gpus}\n", shown(&one["score"]))
     };
     text.extend(shortfall_lines(shortfalls(&result)).map(|line| line + "\n"));
     let bounds = bounds(one, &result["goal"]);
@@ -196,20 +196,6 @@ fn alike_text(one: &Value, alike: &[(usize, &Value)]) -> String {
         let _ = writeln!(text, "  {path}: {own} here, {there} there");
     }
     text
-}
-
-/// The GPUs of a candidate in words: those of a fleet that changes only begin with what its layout says.
-fn gpus(candidate: &Value) -> String {
-    let used = shown(&candidate["used_gpus"]);
-    let metric = |name: &str| candidate["metrics"][name].as_f64().filter(|_| is_planned(candidate));
-    let Some(average) = metric("avg_gpu") else { return format!("on {used} GPUs") };
-    let peak = metric("peak_gpus").map_or_else(String::new, |peak| format!(", {} at the peak", figure(peak)));
-    format!("on {used} GPUs at the start, {} on average{peak}", figure(average))
-}
-
-fn is_planned(candidate: &Value) -> bool {
-    let planner = &candidate["scenario"]["deployment"]["planner"];
-    planner.is_object() && planner["policy"] != "disabled"
 }
 
 /// The bounds of a candidate.

@@ -256,7 +256,15 @@ fn a_page_has_the_columns_of_the_terminal() {
         }
     }
     let (on_terminal, _) = columns(&place, &planned);
-    assert!(on_terminal.iter().any(|one| one == "avg GPUs"), "{on_terminal:?}");
+    for name in ["avg GPUs", "peak GPUs"] {
+        assert!(on_terminal.iter().any(|one| one == name), "{on_terminal:?}");
+    }
+    let html = place.run(&["report", "out"]).ending(0).stdout;
+    let best = &place.read_json("out/candidates.json")["candidates"][0];
+    assert!(best["metrics"]["planner_total_ticks"].is_number(), "{best}");
+    let average = best["metrics"]["avg_gpu"].as_f64().unwrap();
+    assert!(html.contains(&format!("<small>agg; at the start, {average} on average, ")), "{average}");
+    assert!(html.contains(&format!("{} GPUs at the start, ", best["used_gpus"])), "dots say so too");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use super::chart::{Bars, Chart, Figure};
 use super::page::{Page, Section};
 use super::text::{figure, shown};
 use super::tried::{Tried, best_so_far, candidates, effects, feasible, frontier, parallel, varying_knobs};
-use crate::report::ranking::{ABSENT, Cell, Medium, Ranking};
+use crate::report::ranking::{ABSENT, Cell, Medium, Ranking, changing_gpus};
 use crate::report::shortfalls::{shortfall_lines, shortfalls};
 
 /// What a search has written.
@@ -181,10 +181,14 @@ fn tiles(result: &Value, best: Option<&Value>) -> Vec<(String, String, String)> 
         } else {
             tiles.push(("best score".into(), shown(&best["score"]), "higher is better".into()));
         }
+        let mode = shown(&best["config"]["deployment_mode"]);
         tiles.push((
             "GPUs of rank 1".into(),
             shown(&best["used_gpus"]),
-            shown(&best["config"]["deployment_mode"]),
+            match changing_gpus(best) {
+                Some(later) => format!("{mode}; at the start, {later}"),
+                None => mode,
+            },
         ));
         for (name, key) in [
             ("output tokens/s", "output_throughput_tok_s"),

@@ -9,6 +9,7 @@ use super::chart::{Chart, Figure, Plot, Point, Series, Shape};
 use super::parallel::{Parallel, ParallelLine};
 use super::strips::{Strip, Strips};
 use super::text::{figure, shown};
+use crate::report::ranking::gpus_in_words;
 
 /// Knobs with a figure of their own.
 const KNOBS_SHOWN: usize = 12;
@@ -42,7 +43,7 @@ impl Tried<'_> {
             }
             None => words.push(format!("score {}", shown(&self.row["score"]))),
         }
-        words.push(format!("{} GPUs", shown(&self.row["used_gpus"])));
+        words.push(gpus_in_words(self.row));
         let settings = knobs.iter().filter_map(|knob| Some((knob, self.setting(knob)?)));
         words.extend(settings.map(|(knob, value)| format!("{knob}: {}", shown(value))));
         words.join("\n")

@@ -8,6 +8,7 @@ use indexmap::IndexMap;
 use serde::Deserialize as _;
 use serde_json::{Number, Value};
 
+use super::figure::significant;
 use super::record::{Standing, TimingRecord, TimingSource};
 use alike::{alike, joined};
 pub use alike::{came_out_alike, different};
@@ -156,6 +157,24 @@ impl Ranking {
         let remarks = remarks(candidates, &rows, same_in_all(&settings, searched));
         Self { columns, rows: rows.len(), hidden, remarks }
     }
+}
+
+/// The GPUs of a candidate in words: of a fleet that a planner changes, its layout says only what it starts with.
+pub fn gpus_in_words(candidate: &Value) -> String {
+    let used = &candidate["used_gpus"];
+    match changing_gpus(candidate) {
+        Some(later) => format!("{used} GPUs at the start, {later}"),
+        None => format!("{used} GPUs"),
+    }
+}
+
+/// What the GPUs of a fleet that a planner changes come to.
+pub fn changing_gpus(candidate: &Value) -> Option<String> {
+    let metrics = &candidate["metrics"];
+    let figure = |name: &str| metrics[name].as_f64().map(|value| significant(value, 5));
+    let average = figure("avg_gpu").filter(|_| metrics["planner_total_ticks"].is_number())?;
+    let peak = figure("peak_gpus").map_or_else(String::new, |peak| format!(", {peak} at the peak"));
+    Some(format!("{average} on average{peak}"))
 }
 
 fn settings_of(candidate: &Value) -> IndexMap<String, String> {
