@@ -166,7 +166,11 @@ impl Plan {
     pub fn searched(&self) -> Vec<&'static str> {
         let placements = || self.branches.iter().flat_map(|branch| &branch.placements);
         let mut choices: IndexMap<&'static str, Vec<&Value>> = IndexMap::new();
-        for dimension in self.branches.iter().flat_map(|branch| branch.space.dimensions()) {
+        let dimensions = self.branches.iter().flat_map(|branch| branch.space.dimensions());
+        let has_effect = |dimension: &&Dimension| {
+            dimension.condition.as_ref().is_none_or(|condition| condition.active.contains(&true))
+        };
+        for dimension in dimensions.filter(has_effect) {
             choices.entry(dimension.name).or_default().extend(&dimension.choices);
         }
         let mut searched = Vec::new();
@@ -393,4 +397,34 @@ fn distinct<T: Clone + PartialEq>(choices: &[T]) -> Vec<T> {
         }
     }
     kept
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::config::presets::{LOAD_SENSITIVITIES, SCALING_POLICIES, ScalingPolicy};
+    use crate::config::scenario::{PolicyConfig, Sla};
+    use crate::config::search::OptimizationTarget;
+    use crate::search::test_support::{config, plan};
+
+    #[test]
+    fn what_was_searched_is_known_by_the_names_of_settings() {
+        let mut config = config();
+        let space = &mut config.search_space;
+        space.router_mode = vec![PolicyConfig::named("round_robin")];
+        space.agg_max_num_seqs = vec![256, 512, 256];
+        space.agg_max_num_batched_tokens = vec![8192, 8192];
+        assert_eq!(plan(config.clone()).searched(), ["agg_max_num_seqs"]);
+        let space = &mut config.search_space;
+        let after_load = SCALING_POLICIES.iter().find(|policy| policy.name == Some("load_180_5")).unwrap();
+        space.planner_scaling_policy = vec![ScalingPolicy::Builtin(after_load.clone())];
+        space.planner_load_sensitivity = LOAD_SENSITIVITIES.to_vec();
+        config.goal.target = OptimizationTarget::Goodput;
+        config.goal.sla = Some(Sla { ttft_ms: Some(500.0), itl_ms: Some(50.0), e2e_ms: None });
+        let plan = plan(config);
+        let expected = ["load_scaling_down_sensitivity", "load_min_observations", "agg_max_num_seqs"];
+        assert_eq!(plan.searched(), expected);
+        let branch = &plan.branches[0];
+        let settings = branch.unroll(&branch.space.point(0)).unwrap().config;
+        assert!(expected.iter().all(|name| settings.contains_key(*name)), "{settings:?}");
+    }
 }

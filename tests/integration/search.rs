@@ -114,18 +114,6 @@ fn settings_that_were_searched_and_have_no_column_are_named() {
         "search_space.parallel_configs=[{tp: 4, moe_ep: 4, replicas: 1}, {tp: 4, moe_ep: 4, replicas: 4}]";
     let one = ["search_space.agg_max_num_seqs=[256]", layouts, "goal.target=throughput", "sweep.top=1"];
     assert_eq!(told(&one).as_deref(), Some("the same in all rows: layout 4 x tep4"));
-    let planned = [
-        "search_space.agg_max_num_seqs=[256]",
-        "search_space.planner_scaling_policy=[load_180_5]",
-        "search_space.planner_load_sensitivity=[aggressive, conservative]",
-        "goal={target: goodput, sla: {ttft_ms: 5000, itl_ms: 500}}",
-        "sweep.top=1",
-    ];
-    let same = told(&planned).unwrap();
-    assert!(
-        same.contains("load_scaling_down_sensitivity ") && same.contains("load_min_observations "),
-        "{same}"
-    );
 }
 
 #[test]
