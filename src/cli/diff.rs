@@ -10,12 +10,12 @@ use serde_json::{Map, Value, json};
 use super::arguments::{DiffArguments, Format};
 use super::console::Console;
 use super::failure::{Failure, Status};
-use super::names::{CONFIG, Kind};
+use super::names::{CONFIG, Kind, REPORT};
 use super::results::{
     answer, apart, differing, figure, find, is_place, note_unfinished, replay_report, request_rows,
     search_result, shown, trial_rows,
 };
-use crate::config::{Document, Loaded};
+use crate::config::{self, Document, Loaded};
 use crate::report::shortfalls::{shortfall_lines, shortfalls};
 use crate::run;
 
@@ -106,7 +106,10 @@ fn replays(a: &Path, b: &Path) -> Result<Difference, Failure> {
         first_event: first_event(&rows_a, &rows_b),
         metrics: metrics(&report_a["summary"], &report_b["summary"]),
         configuration: Vec::new(),
-        settings: settings(&report_a["scenario"], &report_b["scenario"]),
+        settings: settings(
+            &seen_from_here(&report_a["scenario"], a),
+            &seen_from_here(&report_b["scenario"], b),
+        ),
     })
 }
 
@@ -115,7 +118,9 @@ fn searches(a: &Path, b: &Path, console: Console) -> Result<Difference, Failure>
     let (best_a, best_b) = (&result_a["candidates"][0], &result_b["candidates"][0]);
     let configuration = configurations(a, b, console);
     let is_told = |path: &str| configuration.iter().any(|told| told.path == path);
-    let surroundings = surroundings(best_a, best_b).into_iter().filter(|setting| !is_told(&setting.path));
+    let scenarios = (seen_from_here(&best_a["scenario"], a), seen_from_here(&best_b["scenario"], b));
+    let surroundings =
+        surroundings(&scenarios.0, &scenarios.1).into_iter().filter(|setting| !is_told(&setting.path));
     Ok(Difference {
         incomplete: Incomplete { a: shortfalls(&result_a).to_vec(), b: shortfalls(&result_b).to_vec() },
         first_event: first_trial(&trial_rows(a)?, &trial_rows(b)?),
@@ -146,8 +151,17 @@ fn configurations(a: &Path, b: &Path, console: Console) -> Vec<Setting> {
 /// What two searches give all of their candidates, and no candidate says in its own settings: the requests, and what prices passes.
 fn surroundings(a: &Value, b: &Value) -> Vec<Setting> {
     let is_common = |path: &str| !path.starts_with("deployment.") || path.contains(".timing.");
-    let differing = settings(&a["scenario"], &b["scenario"]).into_iter();
+    let differing = settings(a, b).into_iter();
     differing.filter(|setting| is_common(&setting.path)).collect()
+}
+
+/// A scenario of the results in a folder, where its paths start, with paths from here: so the same file has the same path in two.
+fn seen_from_here(scenario: &Value, folder: &Path) -> Value {
+    match config::load(&scenario.to_string(), &folder.join(REPORT), &[]) {
+        Ok(Document::Scenario(scenario)) => scenario.with_paths_from(Path::new("")).to_json(),
+        // What is wrong with it is no matter of its paths.
+        Ok(Document::Search(_)) | Err(_) => scenario.clone(),
+    }
 }
 
 /// The earliest step of any request that is not the same in both runs.

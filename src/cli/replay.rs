@@ -78,6 +78,9 @@ pub(super) fn run(
     let options = TimelineOptions { one_request_in: arguments.timeline_sample };
     let timeline = timeline.map(|path| save_timeline(path, &record, traffic.workload(), options));
     let files = Files { folder, timeline: timeline.transpose()?.unwrap_or_default() };
+    // What is only printed says where files are as the scenario does.
+    let place = files.folder.as_ref().map(OutputFolder::path).or(file.parent()).unwrap_or(Path::new(""));
+    let scenario = scenario.with_paths_from(place);
     present(&scenario, &traffic, &record, &summary, files, console)
 }
 

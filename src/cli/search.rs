@@ -63,8 +63,10 @@ pub(super) fn run(
     let interrupt = interrupt_on_signal()?;
     let (plan, evaluator) = evaluator(ready, registry, &interrupt)?;
     let known = past.trials.len() as u64;
-    let result =
-        search(&plan, &evaluator, options(threads, interrupt, past, console), output_dir.as_slice())?;
+    let options = options(threads, interrupt, past, console);
+    // What is only printed says where files are as the configuration does.
+    let place = output_dir.or(file.parent()).unwrap_or(Path::new(""));
+    let result = search(&plan, &evaluator, options, output_dir.as_slice())?.with_paths_from(place);
     if let Some(folder) = &folder {
         if result.was_interrupted() && folder.has_answer() && !goes_beyond(&result, folder, known) {
             keep_answer(folder, console);
@@ -254,7 +256,7 @@ pub(super) fn default_threads(plan: &Plan) -> NonZeroUsize {
     NonZeroUsize::new(plan.config.sweep.parallel_evals as usize).map_or(cores, |most| most.min(cores))
 }
 
-/// Writes an answer, in the place of an earlier one.
+/// Writes an answer, whose paths start from the folder, in the place of an earlier one.
 pub(super) fn write_files(
     result: &SearchResult,
     config: &SmartSearchConfig,
@@ -269,7 +271,7 @@ pub(super) fn write_files(
         files.remove(PARETO);
     }
     match result.best() {
-        Some(best) => files.write(BEST, yaml(&best.scenario, &files))?,
+        Some(best) => files.write(BEST, yaml(&best.scenario))?,
         None => files.remove(BEST),
     }
     let mut notes = Vec::new();
@@ -279,7 +281,7 @@ pub(super) fn write_files(
             files.remove(name);
             continue;
         };
-        files.write(name, yaml(scenario, &files))?;
+        files.write(name, yaml(scenario))?;
         let file = files.folder().file(name);
         notes.push(format!("{reason}: `spica replay {}` does it again", file.display()));
     }
@@ -291,12 +293,9 @@ pub(super) fn write_files(
     Ok(())
 }
 
-/// Writes a scenario with paths as its place among the files asks for.
-fn yaml(
-    scenario: &Scenario,
-    files: &Replacement<'_>,
-) -> impl FnOnce(&mut BufWriter<File>) -> io::Result<()> + use<> {
-    let text = scenario.with_paths_from(files.folder().path()).to_yaml();
+/// Writes a scenario.
+fn yaml(scenario: &Scenario) -> impl FnOnce(&mut BufWriter<File>) -> io::Result<()> + use<> {
+    let text = scenario.to_yaml();
     move |out| out.write_all(text.as_bytes())
 }
 

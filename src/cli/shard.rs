@@ -212,7 +212,8 @@ pub(super) fn merge(
     options.journalled = 0;
     options.shard = Some(Shard::WHOLE);
     let folders: Vec<&Path> = parts.iter().map(|(_, folder)| *folder).collect();
-    let result = search::search(&plan, &evaluator, options, &folders)?;
+    let place = arguments.output_dir.as_deref().unwrap_or(folders[0]);
+    let result = search::search(&plan, &evaluator, options, &folders)?.with_paths_from(place);
     if let Some(files) = files.filter(|_| !result.was_interrupted()) {
         search::write_files(&result, &plan.config, files, console)?;
     }

@@ -161,26 +161,31 @@ fn real(folder: &Path) -> Option<PathBuf> {
     })
 }
 
-/// The same without a look at the disk. An absolute path leads there from anywhere. Where only the folder is absolute, the
-/// working directory decides; where it cannot be told, the path stays as it is.
+/// The same without a look at the disk. An absolute path leads there from anywhere. Where the folder is absolute, or above the
+/// working directory, the names of the latter decide; where they cannot be told, the path stays as it is.
 fn rebased_by_names(path: &Path, folder: &Path) -> PathBuf {
     if path.is_absolute() {
         return path.to_owned();
     }
-    let (path, folder) = if folder.is_relative() {
-        (tidy(path), tidy(folder))
-    } else {
-        match (std::path::absolute(path), std::path::absolute(folder)) {
-            (Ok(path), Ok(folder)) => (tidy(&path), tidy(&folder)),
-            _ => return path.to_owned(),
-        }
-    };
-    let common = path.components().zip(folder.components()).take_while(|(a, b)| a == b).count();
-    let above: Vec<Component<'_>> = folder.components().skip(common).collect();
-    if above.contains(&Component::ParentDir) {
-        // The way back out of a folder above the working directory has a name that only the disk knows.
-        return std::path::absolute(&path).unwrap_or(path);
+    let (by_names, from) = (tidy(path), tidy(folder));
+    if folder.is_relative() && !beyond(&by_names, &from).1.contains(&Component::ParentDir) {
+        return between(&by_names, &from);
     }
+    match (std::path::absolute(path), std::path::absolute(folder)) {
+        (Ok(path), Ok(folder)) => between(&tidy(&path), &tidy(&folder)),
+        _ => path.to_owned(),
+    }
+}
+
+/// How much a path has in common with a folder, and what the folder has beyond that.
+fn beyond<'f>(path: &Path, folder: &'f Path) -> (usize, Vec<Component<'f>>) {
+    let common = path.components().zip(folder.components()).take_while(|(a, b)| a == b).count();
+    (common, folder.components().skip(common).collect())
+}
+
+/// The way from a folder to a path, both by names.
+fn between(path: &Path, folder: &Path) -> PathBuf {
+    let (common, above) = beyond(path, folder);
     let up = above.iter().map(|_| Component::ParentDir);
     up.chain(path.components().skip(common)).collect()
 }
@@ -241,7 +246,12 @@ mod tests {
         assert_eq!(rebased("../a.jsonl", "../out"), "../a.jsonl");
         assert_eq!(rebased("../a.jsonl", "out"), "../../a.jsonl");
         let folder = std::path::absolute("out").expect("there is a working directory");
-        assert_eq!(rebased("a.jsonl", &folder.display().to_string()), "../a.jsonl");
+        let folder = folder.display().to_string();
+        assert_eq!(rebased("a.jsonl", &folder), "../a.jsonl");
+        // Out of a folder above this one the way leads back by its name.
+        let here = std::env::current_dir().expect("there is one");
+        let name = here.file_name().expect("it is no root").display();
+        assert_eq!(rebased("b/a.jsonl", "../out"), format!("../{name}/b/a.jsonl"));
     }
 
     #[cfg(unix)]

@@ -17,8 +17,12 @@ use crate::workload::{self, Loaded, Warning};
 
 /// Reads and validates a configuration file, and the files that it names and whose content belongs to it.
 pub(crate) fn read_document(path: &Path, overrides: &[Override]) -> Result<config::Loaded, RunError> {
-    let text = read_text(path)?;
-    let mut loaded = config::load_with_places(&text, path, overrides)
+    document(&read_text(path)?, path, overrides)
+}
+
+/// The same of a text that stands at `path`.
+pub(crate) fn document(text: &str, path: &Path, overrides: &[Override]) -> Result<config::Loaded, RunError> {
+    let mut loaded = config::load_with_places(text, path, overrides)
         .map_err(|error| RunError::Input(error.to_string()))?;
     let mut problems = read_facts(&mut loaded.document);
     problems.extend(read_measured(&mut loaded.document));

@@ -23,7 +23,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-pub(crate) use self::input::{load_requests, load_workload, open_file, read_document, read_whole};
+pub(crate) use self::input::{document, load_requests, load_workload, open_file, read_document, read_whole};
 pub use self::rounds::Round;
 use self::rounds::RoundWatcher;
 use crate::config::scenario::Scenario;

@@ -1,5 +1,7 @@
 //! What a search found.
 
+use std::path::Path;
+
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
@@ -163,6 +165,18 @@ impl SearchResult {
             ),
             studies,
         }
+    }
+
+    /// The same with file paths in its scenarios that start from `folder`, where it is going to be.
+    #[must_use]
+    pub fn with_paths_from(mut self, folder: &Path) -> Self {
+        let candidates = self.candidates.iter_mut().map(|candidate| &mut candidate.scenario);
+        let failed = self.rejected.iter_mut().filter_map(|rejected| rejected.scenario.as_mut());
+        let nearest = self.nearest.iter_mut().map(|nearest| &mut nearest.scenario);
+        for scenario in candidates.chain(failed).chain(nearest) {
+            *scenario = scenario.with_paths_from(folder);
+        }
+        self
     }
 
     /// The best candidate, if any counts. A frontier has no best.

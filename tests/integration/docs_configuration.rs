@@ -23,6 +23,8 @@ completes and checks keys while you type.
 
 - A key that is not listed is refused, with the nearest one that is.
 - Paths are relative to the file that names them; those of `--set` are relative to the working directory.
+  So are those in results: they start from the folder that the results are in, wherever the command was run, and what is printed as JSON
+  without an `--output-dir` says where files are as its configuration does.
 - A key that cannot act where it stands is refused, unless it says what would be so anyway. Where the reference takes such a
   key without a word, a note says that it has no effect.
 - `spica check FILE` prints a file with every default filled in, and refuses whatever a run would refuse before it starts:

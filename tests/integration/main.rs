@@ -46,6 +46,7 @@ mod report_export;
 mod report_oracle;
 mod report_rows;
 mod report_run;
+mod result_paths;
 mod routers;
 mod rust_paths;
 mod scenarios;

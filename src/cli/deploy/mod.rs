@@ -18,11 +18,12 @@ use self::frontend::{frontend, planner, takes_kv_events};
 use super::arguments::{DeployArguments, DeployForm, Format};
 use super::console::Console;
 use super::failure::{Failure, Status};
-use super::names::{COMMANDS, DYNAMO, KUBERNETES, Kind};
+use super::names::{CANDIDATES, COMMANDS, DYNAMO, KUBERNETES, Kind};
 use super::output::OutputFolder;
 use super::results::{answer, chosen, note_unfinished, replay_report, search_result};
-use crate::config::{self, Document};
+use crate::config::Document;
 use crate::report::shortfalls::{shortfall_lines, shortfalls};
+use crate::run;
 use crate::serving;
 
 /// A candidate, ready to be written down.
@@ -88,7 +89,7 @@ fn plan(arguments: &DeployArguments) -> Result<Plan, Failure> {
     let folder = &arguments.folder;
     let Source { config, scenario, incomplete } = source(folder, arguments.rank)?;
     let deployment = &scenario["deployment"];
-    let blocks = modelled_blocks(&scenario);
+    let blocks = modelled_blocks(&scenario, folder);
     let pools: Vec<PoolPlan> = ["agg", "prefill", "decode"]
         .into_iter()
         .filter(|name| deployment[name].is_object())
@@ -211,8 +212,9 @@ fn source(folder: &Path, rank: Option<usize>) -> Result<Source, Failure> {
 }
 
 /// The KV blocks that a memory model finds room for, by pool.
-fn modelled_blocks(scenario: &Value) -> IndexMap<&'static str, u32> {
-    match config::load(&scenario.to_string(), Path::new(""), &[]) {
+fn modelled_blocks(scenario: &Value, folder: &Path) -> IndexMap<&'static str, u32> {
+    let loaded = run::document(&scenario.to_string(), &folder.join(CANDIDATES), &[]);
+    match loaded.map(|loaded| loaded.document) {
         Ok(Document::Scenario(scenario)) => serving::modelled_blocks(&scenario),
         Ok(Document::Search(_)) | Err(_) => IndexMap::new(),
     }

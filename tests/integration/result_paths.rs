@@ -1,0 +1,82 @@
+//! Where the paths in results start: in the folder that the results are in, wherever the command was run.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
+
+use super::cli_command::{Answer, Workplace};
+
+const SEARCH: &str = "\
+search_space:
+  model_name: a/model
+  hardware_sku: b200_sxm
+  deployment_mode: [agg]
+  parallel_configs: [{tp: 1, replicas: 2}]
+  timing: {model: polynomial}
+  planner_scaling_policy: [disabled]
+  router_mode: [round_robin]
+  agg_max_num_seqs: [256]
+workload: {trace_path: data/rows.jsonl}
+";
+
+/// A search of a trace and a folder to run it from that is not its own.
+fn workplace() -> Workplace {
+    let place = Workplace::with("search.yaml", SEARCH);
+    let row = "{\"timestamp\": 0, \"input_length\": 600, \"output_length\": 9, \"hash_ids\": [1, 2]}\n";
+    place.write("data/rows.jsonl", row);
+    std::fs::create_dir_all(place.path("some/where")).unwrap();
+    place
+}
+
+#[track_caller]
+fn run_in(place: &Workplace, folder: &str, arguments: &[&str]) -> Answer {
+    let output = place.command(arguments).current_dir(place.path(folder)).output().unwrap();
+    Answer::from(output).ending(0)
+}
+
+#[test]
+fn the_bytes_of_an_answer_do_not_depend_on_where_the_command_was_run() {
+    let place = workplace();
+    let search = ["search", "search.yaml", "--output-dir", "here"];
+    let printed = run_in(&place, "", &[&search[..], &["--format=json"]].concat()).stdout;
+    assert_eq!(printed, place.read("here/candidates.json"));
+    run_in(&place, "some/where", &["search", "../../search.yaml", "--output-dir", "../../there"]);
+    for name in ["candidates.json", "best.yaml", "config.yaml"] {
+        assert_eq!(place.read(&format!("there/{name}")), place.read(&format!("here/{name}")), "{name}");
+    }
+    let trace =
+        &place.read_json("here/candidates.json")["candidates"][0]["scenario"]["workload"]["trace_path"];
+    assert_eq!(trace, "../data/rows.jsonl");
+    // Without a folder, paths are those of the configuration, which stands beside the data.
+    let here = run_in(&place, "", &["search", "search.yaml", "--format=json"]).stdout;
+    assert!(here.contains("\"trace_path\": \"data/rows.jsonl\""), "{here}");
+    assert_eq!(run_in(&place, "some/where", &["search", "../../search.yaml", "--format=json"]).stdout, here);
+
+    let replay = |from: &str, scenario: &str, output: &str| {
+        run_in(&place, from, &["replay", scenario, "--output-dir", output]);
+    };
+    replay("", "here/best.yaml", "run");
+    replay("some/where", "../../here/best.yaml", "../../again");
+    assert_eq!(place.read("again/report.json"), place.read("run/report.json"));
+    let printed = run_in(&place, "", &["replay", "here/best.yaml", "--format=json"]).stdout;
+    assert!(printed.contains("\"trace_path\": \"../data/rows.jsonl\""), "{printed}");
+    assert_eq!(
+        run_in(&place, "some/where", &["replay", "../../here/best.yaml", "--format=json"]).stdout,
+        printed
+    );
+}
+
+#[test]
+fn scenarios_of_an_answer_replay_beside_it_and_results_elsewhere_are_compared() {
+    let place = workplace();
+    run_in(&place, "", &["search", "search.yaml", "--output-dir", "here"]);
+    run_in(&place, "some", &["search", "../search.yaml", "--output-dir", "where/deep"]);
+    let result = place.read_json("some/where/deep/candidates.json");
+    let candidate = &result["candidates"][0];
+    place.write("some/where/deep/one.yaml", &candidate["scenario"].to_string());
+    let again = run_in(&place, "data", &["replay", "../some/where/deep/one.yaml", "--format=json"]).json();
+    assert_eq!((&again["summary"], &again["scenario"]), (&candidate["metrics"], &candidate["scenario"]));
+    let same = run_in(&place, "some", &["diff", "../here", "where/deep"]).stdout;
+    assert_eq!(same, "the runs are the same\n");
+    run_in(&place, "", &["replay", "here/best.yaml", "--output-dir", "run"]);
+    run_in(&place, "", &["replay", "here/best.yaml", "--output-dir", "some/run"]);
+    assert_eq!(run_in(&place, "data", &["diff", "../run", "../some/run"]).stdout, "the runs are the same\n");
+}
