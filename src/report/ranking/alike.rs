@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use indexmap::{IndexMap, IndexSet};
+use indexmap::IndexSet;
 use serde_json::Value;
 
 /// Different values of a setting that are written out.
@@ -13,14 +13,15 @@ pub fn came_out_alike(one: &Value, other: &Value) -> bool {
     one["used_gpus"] == other["used_gpus"] && one["metrics"] == other["metrics"]
 }
 
-/// The places of the candidates, those together that came out alike; in the order of the first of each.
+/// The places of the candidates by rows: those that came out alike stand together in a ranking.
 pub(super) fn alike(candidates: &[Value]) -> Vec<Vec<usize>> {
-    let mut groups: IndexMap<String, Vec<usize>> = IndexMap::new();
-    for (place, candidate) in candidates.iter().enumerate() {
-        let figures = format!("{} {}", candidate["used_gpus"], candidate["metrics"]);
-        groups.entry(figures).or_default().push(place);
-    }
-    groups.into_values().collect()
+    let mut before = 0;
+    let row = |row: &[Value]| {
+        let first = before;
+        before += row.len();
+        (first..before).collect()
+    };
+    candidates.chunk_by(came_out_alike).map(row).collect()
 }
 
 /// The values of a setting among candidates that came out the same: each once, or the first and the last of many.
