@@ -5,7 +5,8 @@
 //! first point of a batch is, most of the time, the most hopeful one; the others are mostly those about which least is known
 //! among all that may still be the best ([`acquisition`]); whatever was chosen earlier in the batch counts as known. Hope is
 //! the improvement that is expected of a point: of one objective over the best, of several in the hypervolume below their
-//! [`frontier`]. What is most likely a copy of a point that was tried comes last ([`twins`]).
+//! [`frontier`]. What may be a copy of a point that was tried is worth as much less, and what
+//! most likely is one comes last ([`twins`]).
 //!
 //! The inner search is over points of the space itself, so nothing has to be rounded and nothing comes twice: all points of
 //! a small space, and of a large one a random part and what lies around the best.

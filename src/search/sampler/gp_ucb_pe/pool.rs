@@ -21,6 +21,9 @@ pub(super) const STARTS: usize = 4;
 /// How often the surroundings of the most promising points are looked at.
 pub(super) const CLIMBS: usize = 3;
 
+/// What is a copy with a greater chance is taken for one.
+const LIKELY: f64 = 0.5;
+
 /// Which points of a pool are looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Among {
@@ -38,9 +41,9 @@ pub(super) struct Pool {
     near: FxHashSet<Point>,
     beliefs: Vec<Beliefs>,
     chosen: Vec<bool>,
-    /// What was tried or chosen, and for each point whether it is a copy of some of that.
+    /// What was tried or chosen, and for each point how likely it is a copy of some of that.
     twins: Twins,
-    are_twins: Vec<bool>,
+    chances: Vec<f64>,
 }
 
 impl Pool {
@@ -60,7 +63,7 @@ impl Pool {
             beliefs: processes.iter().map(|process| process.beliefs(&[])).collect(),
             chosen: Vec::new(),
             twins,
-            are_twins: Vec::new(),
+            chances: Vec::new(),
         };
         pool.extend(encoding, processes, points);
         pool
@@ -73,7 +76,7 @@ impl Pool {
         for (beliefs, process) in self.beliefs.iter_mut().zip(processes) {
             beliefs.append(process.beliefs(&features));
         }
-        self.are_twins.extend(features.iter().map(|at| self.twins.has(at)));
+        self.chances.extend(features.iter().map(|at| self.twins.chance(at)));
         self.chosen.resize(self.chosen.len() + points.len(), false);
         self.points.append(&mut points);
         self.features.extend(features);
@@ -88,23 +91,20 @@ impl Pool {
         }
     }
 
-    /// The place of the point that is worth most, the first of equals; `None` when all were chosen. A copy of what was tried
-    /// comes only when there is nothing else.
+    /// The place of the point that is worth most, the first of equals; `None` when all were chosen. Worth is a logarithm of which
+    /// that of the chance not to be a copy is a part; what is likely a copy comes only when there is nothing else.
     pub(super) fn best(&self, among: Among, worth: impl Fn(&[Beliefs], usize) -> f64) -> Option<usize> {
-        let is_new = |place: usize| !self.are_twins[place];
+        let worth = |place: usize| worth(&self.beliefs, place) + libm::log1p(-self.chances[place]);
+        let is_new = |place: usize| self.chances[place] <= LIKELY;
         let is_near = |place: usize| is_new(place) && self.near.contains(&self.points[place]);
-        let near = (among == Among::Near).then(|| self.best_of(&worth, is_near)).flatten();
-        near.or_else(|| self.best_of(&worth, is_new)).or_else(|| self.best_of(&worth, |_| true))
+        let near = (among == Among::Near).then(|| self.best_of(worth, is_near)).flatten();
+        near.or_else(|| self.best_of(worth, is_new)).or_else(|| self.best_of(worth, |_| true))
     }
 
-    fn best_of(
-        &self,
-        worth: &impl Fn(&[Beliefs], usize) -> f64,
-        is_wanted: impl Fn(usize) -> bool,
-    ) -> Option<usize> {
+    fn best_of(&self, worth: impl Fn(usize) -> f64, is_wanted: impl Fn(usize) -> bool) -> Option<usize> {
         let mut best: Option<(f64, usize)> = None;
         for place in (0..self.points.len()).filter(|&place| !self.chosen[place] && is_wanted(place)) {
-            let worth = worth(&self.beliefs, place);
+            let worth = worth(place);
             if best.is_none_or(|(most, _)| worth > most) {
                 best = Some((worth, place));
             }
@@ -115,7 +115,7 @@ impl Pool {
     /// The points that are worth most, copies of what was tried left out.
     pub(super) fn top(&self, count: usize, worth: impl Fn(&[Beliefs], usize) -> f64) -> Vec<Point> {
         let mut order: Vec<(f64, usize)> = (0..self.points.len())
-            .filter(|&place| !self.are_twins[place])
+            .filter(|&place| self.chances[place] <= LIKELY)
             .map(|place| (worth(&self.beliefs, place), place))
             .collect();
         order.sort_by(|left, right| right.0.total_cmp(&left.0).then(left.1.cmp(&right.1)));
@@ -127,8 +127,8 @@ impl Pool {
         self.chosen[place] = true;
         let chosen = &self.features[place];
         self.twins.add(chosen);
-        for (is_twin, at) in self.are_twins.iter_mut().zip(&self.features) {
-            *is_twin |= self.twins.are_twins(at, chosen);
+        for (chance, at) in self.chances.iter_mut().zip(&self.features) {
+            *chance = chance.max(self.twins.chance_of_both(at, chosen));
         }
         for (beliefs, process) in self.beliefs.iter_mut().zip(processes) {
             beliefs.choose(place, process, &self.features);
@@ -192,6 +192,24 @@ mod tests {
             .collect();
         let all = space.size() as usize;
         assert_eq!(chosen, [3, all - 1, 1, all - 2]);
+    }
+
+    #[test]
+    fn what_may_be_a_copy_is_worth_as_much_less() {
+        let space = encoding::tests::space();
+        let encoding = Encoding::new(&space, &encoding::tests::placements());
+        let points: Vec<Point> =
+            [(0, [0, 0, 0]), (0, [0, 1, 0]), (1, [0, 0, 0]), (1, [0, 1, 0]), (2, [0, 0, 0]), (2, [0, 1, 0])]
+                .map(|(layout, choices)| space.canonical(layout, choices.to_vec()))
+                .to_vec();
+        // At the first layout the weight made no difference, and at the second the heavier one was tried.
+        let tried: Vec<Features> = points[..3].iter().map(|point| encoding.encode(point)).collect();
+        let twins = Twins::new(&tried, &[Some(1), Some(1), Some(2)]);
+        let pool = Pool::new(&encoding, &[], twins, points[3..].to_vec(), Vec::new());
+        assert_eq!(pool.chances, [0.5, 0.0, 0.0]);
+        let best = |of_copy: f64| pool.best(Among::All, |_, place| if place == 0 { of_copy } else { 0.0 });
+        // The logarithm of a half.
+        assert_eq!((best(0.7), best(0.69)), (Some(0), Some(1)));
     }
 
     #[test]

@@ -9,8 +9,8 @@ use rustc_hash::FxHashMap;
 
 use crate::search::sampler::encoding::Features;
 
-/// A point is a copy if its chance of being one is greater.
-const LIKELY: f64 = 0.5;
+/// A chance of being a copy that is as good as none.
+const UNLIKELY: f64 = 0.1;
 
 /// A change of one number of a point: the axis and the bits of both numbers.
 type Step = (usize, u64, u64);
@@ -49,25 +49,25 @@ impl Twins {
         self.tried.push(point.clone());
     }
 
-    /// Whether a point is most likely a copy of one that was tried.
-    pub(super) fn has(&self, point: &Features) -> bool {
-        self.tried.iter().any(|tried| self.are_twins(point, tried))
+    /// How likely it is that a point is a copy of one that was tried.
+    pub(super) fn chance(&self, point: &Features) -> f64 {
+        self.tried.iter().map(|tried| self.chance_of_both(point, tried)).fold(0.0, f64::max)
     }
 
-    /// Whether two points most likely come out alike: the chance of each step between them to make no difference is estimated
+    /// How likely it is that two points come out alike: the chance of each step between them to make no difference is estimated
     /// as `equal / (pairs + 1)`, as if it had made one once, and the chances are multiplied.
-    pub(super) fn are_twins(&self, left: &Features, right: &Features) -> bool {
+    pub(super) fn chance_of_both(&self, left: &Features, right: &Features) -> f64 {
         let mut chance = 1.0;
         for (axis, (left, right)) in left.iter().zip(right).enumerate() {
             if left != right {
                 let count = self.counts.get(&step(axis, *left, *right)).copied().unwrap_or_default();
                 chance *= f64::from(count.equal) / f64::from(count.pairs + 1);
-                if chance <= LIKELY {
-                    return false;
+                if chance < UNLIKELY {
+                    return 0.0;
                 }
             }
         }
-        true
+        chance
     }
 }
 
@@ -97,43 +97,58 @@ mod tests {
         Twins::new(&observed.iter().copied().map(at).collect::<Vec<_>>(), &results)
     }
 
+    #[track_caller]
+    fn assert_chance(twins: &Twins, numbers: [f64; 2], expected: f64) {
+        let found = twins.chance(&at(numbers));
+        assert!((found - expected).abs() < 1e-12, "{found} is not {expected}");
+    }
+
     #[test]
-    fn what_made_no_difference_twice_makes_none_the_third_time() {
+    fn what_made_no_difference_is_expected_to_make_none_again() {
         let once = twins(&[[0.0, 0.0], [0.0, 1.0], [0.5, 0.0]]);
-        assert!(!once.has(&at([0.5, 1.0])), "one pair may be an accident");
+        assert_chance(&once, [0.5, 1.0], 0.5);
         let twice = twins(&[[0.0, 0.0], [0.0, 1.0], [0.5, 0.0], [0.5, 1.0], [0.75, 0.0]]);
-        assert!(twice.has(&at([0.75, 1.0])));
-        assert!(!twice.has(&at([0.25, 1.0])), "nothing like it was tried");
-        assert!(!twice.has(&at([0.75, 0.5])), "nobody took that step");
-        assert!(!twice.are_twins(&at([0.0, 0.0]), &at([0.5, 0.0])), "this step made a difference");
+        assert_chance(&twice, [0.75, 1.0], 2.0 / 3.0);
+        // Nothing like it was tried; nobody took that step; this step made a difference.
+        assert_chance(&twice, [0.25, 1.0], 0.0);
+        assert_chance(&twice, [0.75, 0.5], 0.0);
+        assert_eq!(twice.chance_of_both(&at([0.0, 0.0]), &at([0.5, 0.0])), 0.0);
     }
 
     #[test]
     fn a_difference_weighs_against_equals() {
-        // Two pairs without a difference and one with: 2 of 4. Three and one: 3 of 5.
         let both = |first: f64| [[first, 0.0], [first, 1.0]];
         let tried = |firsts: &[f64]| {
             twins(&firsts.iter().copied().flat_map(both).chain([[0.25, 0.0]]).collect::<Vec<_>>())
         };
-        assert!(!tried(&[0.0, 0.5, 1.0]).has(&at([0.25, 1.0])));
-        assert!(tried(&[0.0, 0.5, 0.75, 1.0]).has(&at([0.25, 1.0])));
+        // Two pairs without a difference and one with; three and one.
+        assert_chance(&tried(&[0.0, 0.5, 1.0]), [0.25, 1.0], 2.0 / 4.0);
+        assert_chance(&tried(&[0.0, 0.5, 0.75, 1.0]), [0.25, 1.0], 3.0 / 5.0);
     }
 
     #[test]
-    fn chances_of_several_steps_are_multiplied() {
+    fn chances_of_several_steps_are_multiplied_until_there_is_as_good_as_none() {
         let observed: Vec<Features> = [[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]].map(at).to_vec();
-        let twins = Twins::new(&observed, &[Some(7); 4]);
+        let chance = |twins: &Twins| twins.chance_of_both(&at([0.0, 0.0]), &at([1.0, 1.0]));
         // Two pairs each: 2 of 3, and 4 of 9 for both.
-        assert!(twins.are_twins(&at([0.0, 0.5]), &at([1.0, 0.5])));
-        assert!(!twins.are_twins(&at([0.0, 0.0]), &at([1.0, 1.0])));
+        let equal = Twins::new(&observed, &[Some(7); 4]);
+        assert!((equal.chance_of_both(&at([0.0, 0.5]), &at([1.0, 0.5])) - 2.0 / 3.0).abs() < 1e-12);
+        assert!((chance(&equal) - 4.0 / 9.0).abs() < 1e-12);
+        // One of two pairs each: 1 of 3, and 1 of 9 for both; that is still something, a third of it is not.
+        let mixed = Twins::new(&observed, &[Some(7), Some(7), Some(7), Some(8)]);
+        assert!((chance(&mixed) - 1.0 / 9.0).abs() < 1e-12);
+        let points: Vec<Features> =
+            [[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0], [2.0, 0.0], [2.0, 1.0]].map(at).to_vec();
+        let worse = Twins::new(&points, &[Some(7), Some(7), Some(7), Some(8), Some(1), Some(2)]);
+        assert_eq!(chance(&worse), 0.0, "1 of 3 and 1 of 4");
     }
 
     #[test]
     fn what_says_nothing_does_not_count_and_what_is_pending_does() {
         let observed: Vec<Features> = [[0.0, 0.0], [0.0, 1.0]].map(at).to_vec();
         let mut twins = Twins::new(&observed, &[None::<u32>, None]);
-        assert!(!twins.has(&at([0.5, 1.0])));
+        assert_chance(&twins, [0.5, 1.0], 0.0);
         twins.add(&at([0.5, 1.0]));
-        assert!(twins.has(&at([0.5, 1.0])));
+        assert_chance(&twins, [0.5, 1.0], 1.0);
     }
 }
