@@ -1,6 +1,7 @@
 //! Who came nearest to the goal, where no candidate counts, for a terminal.
 
 use super::ranking_table::figure;
+use crate::report::figure::at_least;
 use crate::report::ranking::{settings, varying};
 use crate::search::{BoundReached, NearestMiss, Rejected};
 
@@ -47,29 +48,4 @@ fn row(bound: &BoundReached, least: &str) -> [String; 3] {
 
 fn percent(share: f64) -> String {
     format!("{} %", figure(share * 100.0))
-}
-
-/// A figure that is rounded up, so that as a bound it is one that is kept.
-fn at_least(value: f64) -> String {
-    let text = figure(value);
-    if text.parse::<f64>().is_ok_and(|rounded| rounded >= value) {
-        return text;
-    }
-    let last_digit = 10_f64.powi(value.abs().log10().floor() as i32 - 4);
-    figure(value + last_digit / 2.0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_bound_is_rounded_up() {
-        let cases =
-            [(31.250_01, "31.251"), (31.25, "31.25"), (59_012.2, "59013"), (0.0, "0"), (9.999_991, "10")];
-        for (value, text) in cases {
-            assert_eq!(at_least(value), text);
-            assert!(at_least(value).parse::<f64>().unwrap() >= value);
-        }
-    }
 }

@@ -66,15 +66,35 @@ pub(super) fn replay(
 
 /// A search that can be run, but for its requests.
 pub(super) fn plan(config: SmartSearchConfig, places: &Places, registry: &Registry) -> Result<Plan, Failure> {
-    let space = &config.search_space;
-    let planners = space.planner_scaling_policy.iter().filter_map(|policy| policy.registered());
-    let mut problems = policy_problems(space.router_mode.iter(), planners, &space.deployment_mode, registry);
-    problems.extend(scheduler_problems(space, registry));
     let trace = match &config.workload.load {
         LoadShape::Trace(trace) => open_file(&trace.source.path).err(),
         _ => None,
     };
-    problems.extend(trace.map(|failure| format!("workload.trace_path: {}", failure.message)));
+    let problem = trace.map(|failure| format!("workload.trace_path: {}", failure.message));
+    plan_or(problem, config, places, registry)
+}
+
+/// A search whose trials have all been made, so that it needs no requests.
+pub(super) fn plan_of_made_trials(
+    config: SmartSearchConfig,
+    places: &Places,
+    registry: &Registry,
+) -> Result<Plan, Failure> {
+    plan_or(None, config, places, registry)
+}
+
+/// The plan, or all problems: this one and those of the plan.
+fn plan_or(
+    problem: Option<String>,
+    config: SmartSearchConfig,
+    places: &Places,
+    registry: &Registry,
+) -> Result<Plan, Failure> {
+    let space = &config.search_space;
+    let planners = space.planner_scaling_policy.iter().filter_map(|policy| policy.registered());
+    let mut problems = policy_problems(space.router_mode.iter(), planners, &space.deployment_mode, registry);
+    problems.extend(scheduler_problems(space, registry));
+    problems.extend(problem);
     let catalogue = Catalogue::with(&config.facts).map_err(Failure::input)?;
     let plan = Plan::with_registry(config, &Arc::new(catalogue), &Arc::new(registry.clone()));
     let refusals = match &plan {

@@ -7,7 +7,7 @@ use super::nearest_table::nearest_lines;
 use crate::report::ranking::{ABSENT, Cell, Medium, Ranking};
 use crate::report::shortfalls::incomplete;
 use crate::search::predictor_sweep::Comparison;
-use crate::search::{Candidate, Forecasts, SearchResult, StudyEnd, reasons};
+use crate::search::{Candidate, Forecasts, SearchResult, StudyEnd, StudySummary, reasons};
 
 /// Different reasons that are shown.
 const REASONS_SHOWN: usize = 3;
@@ -22,9 +22,8 @@ pub(super) fn search_table(result: &SearchResult) -> String {
         lines.extend(ranking(result));
     }
     lines.extend(result.incomplete.iter().map(|shortfall| incomplete(&shortfall.reason)));
-    let is_exhausted = result.studies.iter().any(|study| study.end == StudyEnd::Exhausted);
-    if is_exhausted && !result.certified_optimum {
-        lines.push("no points are left to try".into());
+    if !result.certified_optimum {
+        lines.extend(exhausted(&result.studies));
     }
     lines.extend(result.load_predictors.as_ref().map(load_predictors));
     lines.extend(result.screenings.iter().map(|screening| {
@@ -37,6 +36,22 @@ pub(super) fn search_table(result: &SearchResult) -> String {
     lines.extend(rejections(result));
     lines.extend(result.nearest.iter().flat_map(|nearest| nearest_lines(nearest, &result.rejected)));
     lines.join("\n") + "\n"
+}
+
+/// That no points are left to try, or of which modes. Once one study is interrupted, the others may not have tried all that they
+/// have taken.
+fn exhausted(studies: &[StudySummary]) -> Option<String> {
+    let ended: Vec<&str> = studies
+        .iter()
+        .filter(|study| study.end == StudyEnd::Exhausted)
+        .map(|study| study.mode.name())
+        .collect();
+    match ended.len() {
+        0 => None,
+        _ if studies.iter().any(|study| study.end.is_interrupted()) => None,
+        all if all == studies.len() => Some("no points are left to try".into()),
+        _ => Some(format!("no {} points are left to try", ended.join(" and "))),
+    }
 }
 
 /// What planners forecast with, in a line.
@@ -148,6 +163,25 @@ fn rejections(result: &SearchResult) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::scenario::DeploymentMode;
+
+    #[test]
+    fn modes_without_points_are_named_while_others_have_some() {
+        let told = |ends: &[StudyEnd]| {
+            let modes = [DeploymentMode::Agg, DeploymentMode::Disagg];
+            let studies = modes.into_iter().zip(ends);
+            let studies: Vec<StudySummary> =
+                studies.map(|(mode, &end)| StudySummary { mode, end, covers_all_points: false }).collect();
+            exhausted(&studies).unwrap_or_default()
+        };
+        let (none_left, done) = (StudyEnd::Exhausted, StudyEnd::RoundsDone);
+        let interrupted = StudyEnd::Interrupted { missing: 1, is_least: false };
+        assert_eq!(told(&[none_left]), "no points are left to try");
+        assert_eq!(told(&[none_left, none_left]), "no points are left to try");
+        assert_eq!(told(&[done, none_left]), "no disagg points are left to try");
+        assert_eq!(told(&[done, done]), "");
+        assert_eq!(told(&[none_left, interrupted]), "");
+    }
 
     #[test]
     fn figures_keep_five_digits() {

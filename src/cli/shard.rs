@@ -193,7 +193,7 @@ pub(super) fn merge(
     check_complete(&parts)?;
     let first = &parts[0].0.0;
     let (config, places) = configuration(&parts, console)?;
-    let plan = prepare::plan(config, &places, registry)?;
+    let plan = prepare::plan_of_made_trials(config, &places, registry)?;
     let plan = plan.forecasting(first.load_predictors.clone());
     check_finished(&plan, &parts)?;
     let requests = first.requests;

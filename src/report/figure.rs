@@ -25,6 +25,16 @@ pub fn significant(value: f64, digits: u8) -> String {
     trimmed(&format!("{value:.*}", decimals.clamp(0, 9) as usize)).into()
 }
 
+/// A figure of five digits that is rounded up, so that as a bound it is one that is kept.
+pub fn at_least(value: f64) -> String {
+    let text = significant(value, 5);
+    if text.parse::<f64>().is_ok_and(|rounded| rounded >= value) {
+        return text;
+    }
+    let last_digit = 10_f64.powi(value.abs().log10().floor() as i32 - 4);
+    significant(value + last_digit / 2.0, 5)
+}
+
 fn trimmed(text: &str) -> &str {
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { text }
 }
@@ -32,6 +42,16 @@ fn trimmed(text: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_bound_is_rounded_up() {
+        let cases =
+            [(31.250_01, "31.251"), (31.25, "31.25"), (59_012.2, "59013"), (0.0, "0"), (9.999_991, "10")];
+        for (value, text) in cases {
+            assert_eq!(at_least(value), text);
+            assert!(at_least(value).parse::<f64>().unwrap() >= value);
+        }
+    }
 
     #[test]
     fn digits_that_say_something() {

@@ -80,3 +80,16 @@ fn scenarios_of_an_answer_replay_beside_it_and_results_elsewhere_are_compared() 
     run_in(&place, "", &["replay", "here/best.yaml", "--output-dir", "some/run"]);
     assert_eq!(run_in(&place, "data", &["diff", "../run", "../some/run"]).stdout, "the runs are the same\n");
 }
+
+#[test]
+fn parts_come_together_where_their_trace_is_not() {
+    let place = workplace();
+    let whole = place.run(&["search", "search.yaml", "--set", "sweep.exhaustive=true"]).ending(0).stdout;
+    for (index, folder) in [("0", "parts/0"), ("1", "parts/1")] {
+        let part = ["search", "shard", "search.yaml", "--index", index, "--of", "2", "--output-dir", folder];
+        place.run(&[&part[..], &["--set", "sweep.exhaustive=true"]].concat()).ending(0);
+    }
+    std::fs::remove_file(place.path("data/rows.jsonl")).unwrap();
+    assert_eq!(place.run(&["search", "merge", "parts/0", "parts/1"]).ending(0).stdout, whole);
+    place.run(&["search", "search.yaml"]).refusing(&["workload.trace_path: ", "cannot be read"]);
+}

@@ -7,6 +7,7 @@ use super::chart::{Bars, Chart, Figure};
 use super::page::{Page, Section};
 use super::text::{figure, shown};
 use super::tried::{Tried, best_so_far, candidates, effects, feasible, frontier, parallel, varying_knobs};
+use crate::report::figure::at_least;
 use crate::report::ranking::{ABSENT, Cell, Medium, Ranking, changing_gpus};
 use crate::report::shortfalls::{shortfall_lines, shortfalls};
 
@@ -118,7 +119,8 @@ fn nearest(result: &Value) -> Option<Section> {
     let row = |bound: &Value| {
         let verdict = if bound["missed"] == true { "missed" } else { "kept" };
         let name = format!("goal.sla.{}", shown(&bound["bound"]));
-        vec![json!(name), bound["limit_ms"].clone(), bound["reached_ms"].clone(), json!(verdict)]
+        let reached = bound["reached_ms"].as_f64().map(at_least);
+        vec![json!(name), bound["limit_ms"].clone(), json!(reached), json!(verdict)]
     };
     let percent = |share: &Value| share.as_f64().map_or("-".into(), |share| figure(share * 100.0));
     let least = percent(&nearest["min_attainment"]);
