@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::explain::Explanation;
 use super::failure::Failure;
 use super::results::{apart, candidate, differing, figure, is_frontier, objectives, search_result, shown};
-use crate::report::ranking::{came_out_alike, different, gpus_in_words};
+use crate::report::ranking::{came_out_alike, different, gpus_in_words, left_out_of};
 use crate::report::shortfalls::{shortfall_lines, shortfalls};
 
 /// Figures of two neighbours in a ranking that are set side by side.
@@ -135,6 +135,9 @@ pub(super) fn explain(folder: &Path, rank: usize) -> Result<Explanation, Failure
         None if is_frontier => "it is the last along the frontier\n".into(),
         None => "it is the last of the ranking\n".into(),
     };
+    if let (None, Some(left_out)) = (next, left_out_of(&result)) {
+        text += &(left_out + "\n");
+    }
     let changes =
         changes.iter().map(|(path, own, other)| json!({"setting": path, "here": own, "there": other}));
     let worth = if is_frontier { "objectives" } else { "score" };

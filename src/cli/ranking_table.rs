@@ -4,10 +4,11 @@ use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use serde_json::{Value, json};
 
 use super::nearest_table::nearest_lines;
-use crate::report::ranking::{ABSENT, Cell, Medium, Ranking};
+use crate::report::ranking::{ABSENT, Cell, Medium, Ranking, joined, left_out};
+use crate::report::reasons::{Reason, reasons};
 use crate::report::shortfalls::incomplete;
 use crate::search::predictor_sweep::Comparison;
-use crate::search::{Candidate, Forecasts, SearchResult, StudyEnd, StudySummary, reasons};
+use crate::search::{Candidate, Forecasts, SearchResult, StudyEnd, StudySummary};
 
 /// Different reasons that are shown.
 const REASONS_SHOWN: usize = 3;
@@ -86,6 +87,9 @@ fn ranking(result: &SearchResult) -> Vec<String> {
     if ranking.hidden > 0 {
         lines.push(format!("... and {} more: `--format json` and `--output-dir` give all", ranking.hidden));
     }
+    if !result.goal.is_pareto() {
+        lines.extend(left_out(result.candidates.len(), result.tally.feasible, result.tally.stopped_early));
+    }
     lines
 }
 
@@ -104,6 +108,7 @@ fn shown(cell: &Cell) -> String {
         Cell::Absent => ABSENT.into(),
         Cell::Figure(value) => value.as_f64().map_or_else(|| ABSENT.into(), figure),
         Cell::Text(text) => text.clone(),
+        Cell::Several(texts) => joined(texts),
     }
 }
 
@@ -148,11 +153,12 @@ fn tally(result: &SearchResult) -> String {
 }
 
 fn rejections(result: &SearchResult) -> Vec<String> {
-    let reasons = reasons(result.rejected.iter().map(|rejected| rejected.reason.as_str()));
+    let all = result.rejected.iter().map(|rejected| (rejected.outcome, rejected.reason.as_str()));
+    let reasons = reasons(all);
     let mut lines: Vec<String> = reasons
         .iter()
         .take(REASONS_SHOWN)
-        .map(|(reason, count)| format!("rejected {count}x: {reason}"))
+        .map(|Reason { text, trials, .. }| format!("rejected {trials}x: {text}"))
         .collect();
     if let Some(more) = reasons.len().checked_sub(REASONS_SHOWN).filter(|&more| more > 0) {
         lines.push(format!("+{more} more reasons"));

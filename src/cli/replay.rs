@@ -27,7 +27,7 @@ use crate::report::requests::write_requests;
 use crate::report::scaling::{ScalingSummary, write_scaling};
 use crate::report::series::Series;
 use crate::report::summary::AT_ONCE;
-use crate::report::table::{replay_table, scaling_lines};
+use crate::report::table::replay_table;
 use crate::report::timeline::{TimelineOptions, write_timeline};
 use crate::serving::{self, ReplayError, ReplayLimits, Traffic};
 use crate::workload::Workload;
@@ -118,10 +118,9 @@ fn present(
     timeline.put().map_err(Failure::run)?;
     match console.format() {
         Format::Text => {
-            Console::print(&replay_table(summary, &record.counters, input, Console::colours()))?;
-            if let Some(scaling) = ScalingSummary::new(&record.scaling) {
-                Console::print(&scaling_lines(&scaling, Console::colours()))?;
-            }
+            let scaling = ScalingSummary::new(&record.scaling);
+            let colours = Console::colours();
+            Console::print(&replay_table(summary, &record.counters, input, scaling.as_ref(), colours))?;
         }
         Format::Json => Console::print_json(&report)?,
     }

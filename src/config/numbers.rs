@@ -118,7 +118,11 @@ pub(super) fn integer(node: &Node, key: &str, least: i128, most: i128) -> Result
             };
             return Err(format!("{} {rule}", node.shown()));
         }
-        None => return Err(not_a_number(node, key, "whole number", &least.max(1).to_string(), false)),
+        None => {
+            let would_do = |number: &Number| matches!(number, Number::Integer(integer) if (least..=most).contains(integer));
+            let example = listed(node, would_do).unwrap_or_else(|| least.max(1).to_string());
+            return Err(not_a_number(node, key, "whole number", &example, false));
+        }
     };
     if integer < least {
         return Err(format!("{} is out of range: it must be {least} or more", node.shown()));
@@ -132,7 +136,9 @@ pub(super) fn integer(node: &Node, key: &str, least: i128, most: i128) -> Result
 /// Reads a finite real number within `limit`.
 pub(super) fn float(node: &Node, key: &str, limit: Limit) -> Result<f64, String> {
     let Some(number) = number(node) else {
-        return Err(not_a_number(node, key, "finite number", limit.example(), limit.is_share()));
+        let listed = listed(node, |number| limit.admits(number.as_f64()));
+        let example = listed.unwrap_or_else(|| limit.example().to_owned());
+        return Err(not_a_number(node, key, "finite number", &example, limit.is_share()));
     };
     let real = number.as_f64();
     if limit.admits(real) {
@@ -152,6 +158,16 @@ fn number(node: &Node) -> Option<Number> {
             Meaning::Number(number) => Some(number),
             _ => None,
         },
+        _ => None,
+    }
+}
+
+/// The first number of a list that stands where one number should, if it would do there.
+fn listed(node: &Node, would_do: impl Fn(&Number) -> bool) -> Option<String> {
+    let Content::List(items) = &node.content else { return None };
+    let first = items.first().filter(|first| number(first).is_some_and(|number| would_do(&number)))?;
+    match &first.content {
+        Content::Scalar(scalar) => Some(scalar.text.clone()),
         _ => None,
     }
 }

@@ -225,29 +225,50 @@ impl<'a> Section<'a> {
         }
     }
 
+    /// Where a stray key may belong, the likeliest first: below the section that it stands in before elsewhere, and near the top
+    /// before deep below. That is at keys of its name, and before any of these at keys that have it as a word, as `random_seed`
+    /// has `seed`.
+    fn elsewhere(&self, key: &str) -> Vec<&'a str> {
+        const MOST: usize = 3;
+        let below = if self.path.is_empty() { String::new() } else { general(&self.path) + "." };
+        let distance = |path: &str| (!path.starts_with(&below), path.matches('.').count());
+        let has_word = |path: &str| {
+            last(path).strip_prefix(key).is_some_and(|rest| rest.starts_with('_'))
+                || last(path).strip_suffix(key).is_some_and(|start| start.ends_with('_'))
+        };
+        let paths = || self.reader.known_paths.iter().map(String::as_str);
+        let nearest_exact = paths().filter(|path| last(path) == key).map(distance).min();
+        let is_likely = |path: &&str| {
+            last(path) == key || (has_word(path) && nearest_exact.is_none_or(|exact| distance(path) < exact))
+        };
+        let mut likely: Vec<&str> = paths().filter(is_likely).collect();
+        likely.sort_by_key(|path| distance(path));
+        likely.truncate(MOST);
+        likely
+    }
+
     fn unknown_key(&self, key: &str, known: &[&'static str]) -> String {
         let odd = odd_characters(key).map_or(String::new(), |odd| format!(": it has {odd}"));
         let start = format!("unknown key `{key}`{odd}");
         if let Some(reason) = retired(key) {
             return format!("{start}; {reason}");
         }
-        let elsewhere: Vec<&str> = self
-            .reader
-            .known_paths
-            .iter()
-            .filter(|path| path.rsplit('.').next() == Some(key))
-            .map(String::as_str)
-            .take(3)
-            .collect();
-        if !elsewhere.is_empty() {
-            let places = elsewhere.iter().map(|path| format!("`{path}`")).collect::<Vec<_>>().join(" or ");
-            return format!("{start} here; it belongs at {places}");
+        let elsewhere = self.elsewhere(key);
+        let is_exact = |path: &&str| last(path) == key;
+        if !elsewhere.is_empty() && elsewhere.iter().all(is_exact) {
+            return format!("{start} here; it belongs at {}", one_of(&elsewhere));
+        }
+        let by_word = || format!("{start}; did you mean {}?", one_of(&elsewhere));
+        if elsewhere.iter().any(is_exact) {
+            return by_word();
         }
         if let Some(name) = nearest(key, known.iter().copied()) {
             return format!("{start}; did you mean `{name}`?");
         }
+        if !elsewhere.is_empty() {
+            return by_word();
+        }
         let paths = self.reader.known_paths.iter().map(String::as_str);
-        let last = |path: &'a str| path.rsplit('.').next().unwrap_or_default();
         let far = nearest(key, paths.clone().map(last))
             .and_then(|name| paths.clone().find(|path| last(path) == name));
         match far.filter(|_| key.len() > 3) {
@@ -257,6 +278,15 @@ impl<'a> Section<'a> {
             None => format!("{start}; keys here: {}", listed(known.iter().copied())),
         }
     }
+}
+
+/// The key at the end of a path.
+fn last(path: &str) -> &str {
+    path.rsplit('.').next().unwrap_or_default()
+}
+
+fn one_of(paths: &[&str]) -> String {
+    paths.iter().map(|path| format!("`{path}`")).collect::<Vec<_>>().join(" or ")
 }
 
 /// Keys of other releases or tools, and what became of them.

@@ -25,13 +25,15 @@ pub fn significant(value: f64, digits: u8) -> String {
     trimmed(&format!("{value:.*}", decimals.clamp(0, 9) as usize)).into()
 }
 
-/// A figure of five digits that is rounded up, so that as a bound it is one that is kept.
+/// A figure of at least five digits that is rounded up, so that as a bound it is one that is kept.
 pub fn at_least(value: f64) -> String {
     let text = significant(value, 5);
     if text.parse::<f64>().is_ok_and(|rounded| rounded >= value) {
         return text;
     }
     let last_digit = 10_f64.powi(value.abs().log10().floor() as i32 - 4);
+    // Without an exponent, all whole digits are shown and nine decimals at most.
+    let last_digit = if needs_exponent(value) { last_digit } else { last_digit.clamp(1e-9, 1.0) };
     significant(value + last_digit / 2.0, 5)
 }
 
@@ -45,8 +47,19 @@ mod tests {
 
     #[test]
     fn a_bound_is_rounded_up() {
-        let cases =
-            [(31.250_01, "31.251"), (31.25, "31.25"), (59_012.2, "59013"), (0.0, "0"), (9.999_991, "10")];
+        let cases = [
+            (31.250_01, "31.251"),
+            (31.25, "31.25"),
+            (59_012.2, "59013"),
+            (0.0, "0"),
+            (9.999_991, "10"),
+            (123_456.2, "123457"),
+            (123_456.0, "123456"),
+            (98_765_432.1, "98765433"),
+            (1.234_56e15, "1.2346e15"),
+            (1.234_51e15, "1.2346e15"),
+            (1.234_56e-8, "0.000000013"),
+        ];
         for (value, text) in cases {
             assert_eq!(at_least(value), text);
             assert!(at_least(value).parse::<f64>().unwrap() >= value);

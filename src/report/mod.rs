@@ -16,6 +16,7 @@ pub mod html;
 pub mod peaks;
 pub mod phases;
 pub mod ranking;
+pub mod reasons;
 pub mod record;
 pub mod requests;
 pub mod scaling;

@@ -27,8 +27,15 @@ pub enum Colours {
     On,
 }
 
-/// The figures of a replay that a reader looks for first, one group to a line, with a line break at the end.
-pub fn replay_table(summary: &Summary, counters: &Counters, input: &InputTally, colours: Colours) -> String {
+/// The figures of a replay that a reader looks for first, one group to a line, with a line break at the end; `scaling` is how its
+/// fleet changed.
+pub fn replay_table(
+    summary: &Summary,
+    counters: &Counters,
+    input: &InputTally,
+    scaling: Option<&ScalingSummary>,
+    colours: Colours,
+) -> String {
     let mut table = Table { text: String::new(), colours };
     let all_completed = summary.completed_requests == summary.num_requests;
     table.line("requests", &requests(summary), !all_completed);
@@ -41,7 +48,7 @@ pub fn replay_table(summary: &Summary, counters: &Counters, input: &InputTally, 
     if let Some(text) = goodput(summary) {
         table.line("goodput", &text, false);
     }
-    table.line("GPUs", &gpus(summary), false);
+    table.line("GPUs", &gpus(summary, scaling.is_some()), false);
     table.line("reuse", &reuse(summary), false);
     table.line("work", &work(counters), false);
     table.text.push('\n');
@@ -51,27 +58,9 @@ pub fn replay_table(summary: &Summary, counters: &Counters, input: &InputTally, 
     table.distribution("ITL ms", &summary.itl_ms);
     table.distribution("E2E ms", &summary.e2e_latency_ms);
     table.distribution("user tok/s", &summary.output_token_throughput_per_user);
-    table.text
-}
-
-/// How the fleet changed, a line for each pool.
-pub fn scaling_lines(scaling: &ScalingSummary, colours: Colours) -> String {
-    let mut table = Table { text: String::from("\n"), colours };
-    for pool in &scaling.pools {
-        let scripted = match pool.scripted {
-            0 => String::new(),
-            scripted => format!(", {} by somebody else", grouped(scripted)),
-        };
-        let text = format!(
-            "{}: {} to {} workers, {} times up, {} times down{scripted} in {} ticks",
-            pool.pool.name(),
-            pool.fewest_workers,
-            pool.most_workers,
-            grouped(pool.scale_ups),
-            grouped(pool.scale_downs),
-            grouped(scaling.ticks),
-        );
-        table.line("scaling", &text, false);
+    if let Some(scaling) = scaling {
+        table.text.push('\n');
+        table.scaling(scaling);
     }
     table.text
 }
@@ -83,6 +72,26 @@ struct Table {
 }
 
 impl Table {
+    /// How the fleet changed, a line for each pool.
+    fn scaling(&mut self, scaling: &ScalingSummary) {
+        for pool in &scaling.pools {
+            let scripted = match pool.scripted {
+                0 => String::new(),
+                scripted => format!(", {} by somebody else", grouped(scripted)),
+            };
+            let text = format!(
+                "{}: {} to {} workers, {} times up, {} times down{scripted} in {} ticks",
+                pool.pool.name(),
+                pool.fewest_workers,
+                pool.most_workers,
+                grouped(pool.scale_ups),
+                grouped(pool.scale_downs),
+                grouped(scaling.ticks),
+            );
+            self.line("scaling", &text, false);
+        }
+    }
+
     /// A name and what is to be said about it, which may ask for attention.
     fn line(&mut self, name: &str, text: &str, attention: bool) {
         self.name(name);
@@ -166,13 +175,11 @@ fn goodput(summary: &Summary) -> Option<String> {
     ))
 }
 
-fn gpus(summary: &Summary) -> String {
+fn gpus(summary: &Summary, can_change: bool) -> String {
     let average = summary.avg_gpu.map_or_else(|| "-".to_owned(), decimal);
     // A fleet that does not change has as many all the time.
-    let peak = match summary.planner_total_ticks {
-        Some(_) => format!(", {} at the peak", grouped(summary.peak_gpus)),
-        None => String::new(),
-    };
+    let peak =
+        if can_change { format!(", {} at the peak", grouped(summary.peak_gpus)) } else { String::new() };
     format!("{average} on average{peak}, {} GPU hours", decimal(summary.gpu_hours))
 }
 
@@ -271,7 +278,7 @@ mod tests {
         input.repaired.insert("out of order".to_owned(), 1_007);
         input.ignored.insert("priority".to_owned(), 3);
         let counters = Counters { passes: 1_378_454, evictions: 2_069_351, ..Counters::default() };
-        let table = replay_table(&summary(), &counters, &input, Colours::Off);
+        let table = replay_table(&summary(), &counters, &input, None, Colours::Off);
         insta::assert_snapshot!(table, @r"
         requests      12,031 arrived: 12,028 completed, 1 rejected, 2 unfinished
         input         12,033 rows read, 12,031 requests made, 2 dropped (zero output), 1,007 repaired (out of order), 3 with priority ignored
@@ -293,8 +300,13 @@ mod tests {
 
     #[test]
     fn nothing_measured_is_a_dash() {
-        let table =
-            replay_table(&Summary::default(), &Counters::default(), &InputTally::default(), Colours::Off);
+        let table = replay_table(
+            &Summary::default(),
+            &Counters::default(),
+            &InputTally::default(),
+            None,
+            Colours::Off,
+        );
         assert!(table.contains("reuse         - of the prompt tokens"), "{table}");
         assert!(table.lines().any(|line| line.split_whitespace().eq(["ITL", "ms", "-", "-", "-", "-"])));
         assert!(
@@ -305,8 +317,9 @@ mod tests {
 
     #[test]
     fn colours_change_nothing_but_colours() {
-        let tables = [Colours::Off, Colours::On]
-            .map(|colours| replay_table(&summary(), &Counters::default(), &InputTally::default(), colours));
+        let tables = [Colours::Off, Colours::On].map(|colours| {
+            replay_table(&summary(), &Counters::default(), &InputTally::default(), None, colours)
+        });
         assert!(!tables[0].contains('\x1b'));
         assert!(tables[1].contains(YELLOW), "requests that did not complete ask for attention");
         let stripped =

@@ -58,5 +58,5 @@ pub use sampler::{GpUcbPe, Grid, Halton, Random, Tpe};
 pub use shard::Shard;
 pub use shortfall::{Cause, Shortfall};
 pub use study::{Options, SearchError, StudyEnd, StudyEvent, TRIAL_THREAD_NAME, Watcher, panic_message, run};
-pub use trial::{Evaluation, Outcome, Tally, Timings, TrialRecord, reasons};
+pub use trial::{Evaluation, Outcome, Tally, Timings, TrialRecord};
 pub use unroll::{Unrolled, Unservable};

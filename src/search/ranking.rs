@@ -13,6 +13,7 @@ use super::sampler::merit::dominates;
 use super::trial::{Timings, TrialRecord};
 use crate::config::scenario::Scenario;
 use crate::config::search::OptimizationTarget;
+use crate::report::ranking::figures_of_outcome;
 
 /// The planner by which the others are measured: it knows every request beforehand.
 const YARDSTICK: &str = "clairvoyant";
@@ -122,11 +123,13 @@ fn rows(candidates: impl IntoIterator<Item = Candidate>) -> Vec<Vec<Candidate>> 
     rows.into_values().collect()
 }
 
-/// The same for candidates that came out the same: on as many GPUs, in every figure.
+/// The same for candidates that came out the same: on as many GPUs, in every figure of their requests and their fleets.
 pub(super) fn fingerprint(used_gpus: u32, metrics: &Metrics) -> u64 {
     let mut hash = Hash::default();
-    let figures = serde_json::to_string(metrics).expect("figures are plain data");
-    write!(hash, "{used_gpus} {figures}").expect("hashing cannot fail");
+    write!(hash, "{used_gpus}").expect("hashing cannot fail");
+    for (name, value) in figures_of_outcome(metrics) {
+        write!(hash, " {name} {value}").expect("hashing cannot fail");
+    }
     hash.digest()
 }
 

@@ -80,7 +80,12 @@ impl Shortfall {
             _ => None,
         });
         let all = interruption(tally, studies).into_iter().chain(counted).chain(stalled);
-        all.map(|cause| Self { cause, reason: cause.to_string() }).collect()
+        let reason = |cause: &Cause| match cause {
+            Cause::Interrupted { .. } if tally.feasible == 0 => format!("{cause}: nothing counts so far"),
+            Cause::Interrupted { .. } => format!("{cause}: this is the best so far"),
+            _ => cause.to_string(),
+        };
+        all.map(|cause| Self { reason: reason(&cause), cause }).collect()
     }
 }
 
@@ -103,7 +108,7 @@ impl Display for Cause {
         match *self {
             Self::Interrupted { trials, of, is_least } => {
                 let least = if is_least { "at least " } else { "" };
-                write!(f, "interrupted after {trials} of {least}{of} trials: this is the best so far")
+                write!(f, "interrupted after {trials} of {least}{of} trials")
             }
             Self::OutOfTime { trials } => write!(
                 f,

@@ -159,27 +159,9 @@ fn identities<S: Serializer>(timings: &Timings, serializer: S) -> Result<S::Ok, 
     serializer.collect_map(timings.iter().map(|(pool, timing)| (pool, timing.identity())))
 }
 
-/// Reasons why trials did not count, each with the number of trials, the most frequent first (the earlier first among
-/// equals).
-pub fn reasons<'a>(rejected: impl Iterator<Item = &'a str>) -> Vec<(&'a str, usize)> {
-    let mut counts: IndexMap<&str, usize> = IndexMap::new();
-    for reason in rejected {
-        *counts.entry(reason).or_default() += 1;
-    }
-    let mut reasons: Vec<(&str, usize)> = counts.into_iter().collect();
-    reasons.sort_by_key(|&(_, count)| std::cmp::Reverse(count));
-    reasons
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn reasons_are_counted_and_ordered() {
-        let all = ["b", "a", "c", "a", "c"];
-        assert_eq!(reasons(all.into_iter()), [("a", 2), ("c", 2), ("b", 1)]);
-    }
 
     #[test]
     fn the_tally_adds_up() {

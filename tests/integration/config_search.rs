@@ -284,7 +284,30 @@ fn goals_and_their_objectives() {
 }
 
 #[test]
+fn a_list_where_one_number_is_expected_is_told_its_number() {
+    for (set, written) in [
+        ("search_space.agg_block_size=[64]", "write `agg_block_size: 64`"),
+        ("search_space.agg_block_size=[16, 64]", "write `agg_block_size: 16`"),
+        ("search_space.agg_block_size=[0]", "write `agg_block_size: 2`"),
+        ("goal.min_attainment=[0.9]", "write `min_attainment: 0.9`"),
+        ("goal.min_attainment=[9]", "write `min_attainment: 0.5`"),
+    ] {
+        assert_refused(SEARCH, &[set], set.split('=').next().unwrap_or_default(), &[written]);
+    }
+}
+
+#[test]
 fn stray_keys_are_sent_where_they_belong() {
+    // The nearest key that has the name as a word comes before one of the same name that lies deeper.
+    for (set, places) in [
+        ("seed=8", "did you mean `sweep.random_seed` or `workload.arrival.seed`?"),
+        ("workload.seed=8", "it belongs at `workload.arrival.seed`"),
+        ("model=x", "did you mean `search_space.model_name` or `search_space.timing.model`?"),
+        ("trace=x", "did you mean `workload.trace_path` or"),
+    ] {
+        let key = set.split('=').next().unwrap_or_default();
+        assert_refused(SEARCH, &[set], key, &[places]);
+    }
     assert_refused(SEARCH, &["goal.ttft_ms=5"], "goal.ttft_ms", &["it belongs at `goal.sla.ttft_ms`"]);
     assert_refused(SEARCH, &["gpu_budget=5"], "gpu_budget", &["it belongs at `search_space.gpu_budget`"]);
     assert_refused(

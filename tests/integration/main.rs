@@ -51,6 +51,7 @@ mod routers;
 mod rust_paths;
 mod scenarios;
 mod search;
+mod search_alike;
 mod search_checklist;
 mod search_failures;
 mod search_incomplete;

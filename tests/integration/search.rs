@@ -75,32 +75,6 @@ fn requests_that_the_model_cannot_take_are_told_of() {
 }
 
 #[test]
-fn candidates_that_come_out_the_same_share_a_row() {
-    let place = Workplace::with("search.yaml", &three_points());
-    let answer = place.run(&["search", "search.yaml", "--output-dir", "out"]).ending(0);
-    assert_eq!(place.read_json("out/candidates.json")["candidates"].as_array().unwrap().len(), 3);
-    let rows: Vec<Vec<&str>> =
-        answer.stdout.lines().take(2).map(|line| line.split_whitespace().collect()).collect();
-    let cell = |heading: &str| rows[1][rows[0].iter().position(|one| *one == heading).unwrap()];
-    assert_eq!((cell("rank"), cell("alike"), cell("max_num_seqs")), ("1", "3", "256|512|1024"));
-    assert!(answer.stdout.lines().nth(2).unwrap().starts_with("alike: "), "{}", answer.stdout);
-    assert!(!answer.stdout.contains("more: `--format json`"), "{}", answer.stdout);
-    let told = place.run(&["explain", "candidate", "out", "--rank", "1"]).ending(0).stdout;
-    for line in [
-        "the same in every figure as rank 2 and 1 more; where these differ",
-        "  agg_max_num_seqs: 1024 here, 256 or 512 there",
-        "no other result comes behind it",
-    ] {
-        assert!(told.lines().any(|one| one == line), "{line}: {told}");
-    }
-    let different =
-        ["search_space.agg_max_num_seqs=[256]", "search_space.router_mode=[round_robin, power_of_two]"];
-    let answer =
-        place.run(&["search", "search.yaml", "--set", different[0], "--set", different[1]]).ending(0);
-    assert!(!answer.stdout.contains("alike"), "{}", answer.stdout);
-}
-
-#[test]
 fn settings_that_were_searched_and_have_no_column_are_named() {
     let place = Workplace::with("search.yaml", &three_points());
     let told = |settings: &[&str]| {

@@ -73,6 +73,26 @@ fn an_interrupted_search_leaves_the_best_so_far() {
 }
 
 #[test]
+fn a_search_that_is_interrupted_before_its_first_trial_has_no_best() {
+    let place = Workplace::with("search.yaml", ROUTERS);
+    let mut search = place.command(&["search", "search.yaml", "--output-dir", "out"]);
+    search.args(["--set", "sweep.exhaustive=true", "--set", "workload.num_request_ratio=100000"]);
+    let child = search.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let started = Instant::now();
+    while !place.path("out/trials.jsonl").exists() {
+        assert!(started.elapsed() < Duration::from_secs(50), "no journal");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    // The handler of signals is there soon after the journal.
+    std::thread::sleep(Duration::from_millis(300));
+    let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(kill.success());
+    let answer = Answer::from(child.wait_with_output().unwrap()).ending(130);
+    let reason = "incomplete: interrupted after 0 of 109 trials: nothing counts so far\n";
+    assert!(answer.stdout.contains(reason), "{}", answer.stdout);
+}
+
+#[test]
 fn a_replay_over_its_time_is_infeasible_and_its_worth_unknown() {
     let place = Workplace::with("search.yaml", &three_points());
     let sets = ["--set", "sweep.max_eval_seconds=0.000001", "--set", "workload.num_request_ratio=4000"];

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::cli_command::Workplace;
+use super::html_report::tile_adds_up;
 use super::search::{ROUTERS, TWO_ROLES, metric, three_points};
 use super::search_resumed::both_modes;
 
@@ -347,6 +348,26 @@ fn the_top_of_any_ranking_can_be_asked_for_but_not_of_a_frontier() {
     let top = search(&["--set", "sweep.top=2"]).ending(0).json();
     assert_eq!(*top["candidates"].as_array().unwrap(), best_results(&whole, 2));
     assert_eq!(top["tally"], whole["tally"]);
+    // Whatever shows the ranking says how many there are behind it, and the reasons of those that were stopped are one.
+    let behind = whole["candidates"].as_array().unwrap().len() - top["candidates"].as_array().unwrap().len();
+    let words =
+        format!("only the best are ranked (sweep.top), without {behind} feasible candidates behind them\n");
+    let into = ["search", "search.yaml", "--output-dir", "out", "--set", "sweep.top=2"];
+    let told = place.run(&into).ending(0).stdout;
+    let last = top["candidates"].as_array().unwrap().len().to_string();
+    let explained = place.run(&["explain", "candidate", "out", "--rank", &last]).ending(0).stdout;
+    let page = place.run(&["report", "out"]).ending(0).stdout;
+    assert!(told.contains(&words) && explained.ends_with(&words), "{told} {explained}");
+    assert!(page.contains(words.trim()) && !page.contains("stopped early"), "no remark");
+    let told = place.run(&[&into[..], &["--set", "sweep.exhaustive=true"]].concat()).ending(0).stdout;
+    let stopped = place.read_json("out/candidates.json")["tally"]["stopped_early"].as_u64().unwrap();
+    assert!(stopped > 1 && told.contains(&format!(" and {stopped} whose replays stopped early\n")), "{told}");
+    let page = place.run(&["report", "out"]).ending(0).stdout;
+    tile_adds_up(&place, "stopped early");
+    // A page has a bar for it too.
+    for (text, times) in [(&told, 1), (&page, 2)] {
+        assert_eq!(text.matches("not among the best (sweep.top)").count(), times, "{told}");
+    }
     let frontier = "goal={target: pareto, pareto_objectives: [throughput, e2e_latency]}";
     search(&["--set", "sweep.top=2", "--set", frontier]).refusing(&["sweep.top", "frontier"]);
 }

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::chart::Figure;
 use super::text::{escaped, shown};
+use crate::report::ranking::joined;
 
 /// Looks of the page and of figures alone.
 pub const STYLE: &str = include_str!("style.css");
@@ -168,10 +169,43 @@ fn write_table(heading: &str, filter: bool, columns: &[String], rows: &[Vec<Valu
     for row in rows {
         html.push_str("<tr>");
         for (value, class) in row.iter().zip(&classes) {
-            let sort = value.as_f64().map(|value| format!(" data-sort=\"{value}\"")).unwrap_or_default();
-            let _ = write!(html, "<td{class}{sort}>{}</td>", escaped(&shown(value)));
+            write_cell(value, class, html);
         }
         html.push_str("</tr>\n");
     }
     html.push_str("</tbody></table></div></section>\n");
+}
+
+/// A cell; of several values the first decides where it is sorted, and all can be found by the filter.
+fn write_cell(value: &Value, class: &str, html: &mut String) {
+    let several: Vec<&str> = value.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let first = several.first().and_then(|first| first.parse().ok()).filter(|first: &f64| first.is_finite());
+    let sort = value.as_f64().or(first).map(|value| format!(" data-sort=\"{value}\"")).unwrap_or_default();
+    let (text, title) = if several.is_empty() {
+        (shown(value), String::new())
+    } else {
+        (joined(&several), format!(" title=\"{}\"", escaped(&several.join("|"))))
+    };
+    let _ = write!(html, "<td{class}{sort}{title}>{}</td>", escaped(&text));
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_cell_of_many_values_holds_them_all() {
+        let cell = |value: Value| {
+            let mut html = String::new();
+            write_cell(&value, "", &mut html);
+            html
+        };
+        let many = "<td data-sort=\"1\" title=\"1|2|3|&lt;4\">1|..|&lt;4</td>";
+        assert_eq!(cell(json!(["1", "2", "3", "<4"])), many);
+        assert_eq!(cell(json!(["nan", "b"])), "<td title=\"nan|b\">nan|b</td>");
+        assert_eq!(cell(json!([1, 2])), "<td>[1,2]</td>");
+        assert_eq!(cell(json!(0.5)), "<td data-sort=\"0.5\">0.5</td>");
+    }
 }

@@ -41,7 +41,7 @@ pub fn replay_page(name: &str, files: &ReplayFiles) -> Page {
     Page {
         title: format!("Replay: {name}"),
         lead: lead(scenario, summary),
-        tiles: tiles(summary),
+        tiles: tiles(&files.report),
         sections: vec![
             Section::Figures { heading: "Latency".into(), figures: latency(files) },
             Section::Figures { heading: "Over time".into(), figures: over_time(files) },
@@ -76,7 +76,8 @@ fn lead(scenario: &Value, summary: &Value) -> String {
     format!("{}, router {}{remark}", pools.join(" and "), shown(&deployment["router"]["policy"]))
 }
 
-fn tiles(summary: &Value) -> Vec<(String, String, String)> {
+fn tiles(report: &Value) -> Vec<(String, String, String)> {
+    let summary = &report["summary"];
     let value = |key: &str| summary.get(key).and_then(Value::as_f64);
     let text = |key: &str| value(key).map_or("-".into(), figure);
     let mut tiles = vec![
@@ -108,7 +109,11 @@ fn tiles(summary: &Value) -> Vec<(String, String, String)> {
     let reuse =
         value("prefix_cache_reused_ratio").map_or("-".into(), |ratio| format!("{} %", figure(ratio * 100.0)));
     tiles.push(("prompt tokens reused".into(), reuse, String::new()));
-    tiles.push(("GPU hours".into(), text("gpu_hours"), format!("{} GPUs on average", text("avg_gpu"))));
+    // A fleet that does not change has as many all the time.
+    let peak = report["scaling"].as_object().map(|_| format!(", {} at the peak", text("peak_gpus")));
+    let peak = peak.unwrap_or_default();
+    let gpus = format!("{} GPUs on average{peak}", text("avg_gpu"));
+    tiles.push(("GPU hours".into(), text("gpu_hours"), gpus));
     tiles
 }
 

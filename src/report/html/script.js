@@ -23,7 +23,7 @@ for (const table of document.querySelectorAll("table.sortable")) {
     filter.addEventListener("input", () => {
       const words = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
       for (const row of body.rows) {
-        const text = row.textContent.toLowerCase();
+        const text = [...row.cells].map((cell) => `${cell.textContent} ${cell.title}`).join(" ").toLowerCase();
         row.hidden = !words.every((word) => text.includes(word));
       }
     });

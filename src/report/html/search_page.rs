@@ -1,6 +1,5 @@
 //! The page of a search.
 
-use indexmap::IndexMap;
 use serde_json::{Map, Number, Value, json};
 
 use super::chart::{Bars, Chart, Figure};
@@ -8,7 +7,8 @@ use super::page::{Page, Section};
 use super::text::{figure, shown};
 use super::tried::{Tried, best_so_far, candidates, effects, feasible, frontier, parallel, varying_knobs};
 use crate::report::figure::at_least;
-use crate::report::ranking::{ABSENT, Cell, Medium, Ranking, changing_gpus};
+use crate::report::ranking::{ABSENT, Cell, Medium, Ranking, changing_gpus, left_out_of};
+use crate::report::reasons::{Reason, reasons};
 use crate::report::shortfalls::{shortfall_lines, shortfalls};
 
 /// What a search has written.
@@ -119,7 +119,7 @@ fn nearest(result: &Value) -> Option<Section> {
     let row = |bound: &Value| {
         let verdict = if bound["missed"] == true { "missed" } else { "kept" };
         let name = format!("goal.sla.{}", shown(&bound["bound"]));
-        let reached = bound["reached_ms"].as_f64().map(at_least);
+        let reached = bound["reached_ms"].as_f64().and_then(|reached| at_least(reached).parse::<f64>().ok());
         vec![json!(name), bound["limit_ms"].clone(), json!(reached), json!(verdict)]
     };
     let percent = |share: &Value| share.as_f64().map_or("-".into(), |share| figure(share * 100.0));
@@ -163,18 +163,7 @@ fn lead(result: &Value) -> String {
 
 fn tiles(result: &Value, best: Option<&Value>) -> Vec<(String, String, String)> {
     let tally = &result["tally"];
-    let count = |key: &str| shown(&tally[key]);
-    let mut tiles = vec![(
-        "feasible trials".into(),
-        count("feasible"),
-        format!(
-            "{} infeasible, {} failed, {} unsupported, {} repeated",
-            count("infeasible"),
-            count("failed"),
-            count("unsupported"),
-            count("cache_hit")
-        ),
-    )];
+    let mut tiles = vec![("feasible trials".into(), shown(&tally["feasible"]), other_trials(tally))];
     if let Some(best) = best {
         let metric = |key: &str| best["metrics"][key].as_f64().map(figure);
         if best["objectives"].is_object() && objectives(result).len() > 1 {
@@ -207,6 +196,21 @@ fn tiles(result: &Value, best: Option<&Value>) -> Vec<(String, String, String)> 
     tiles
 }
 
+/// The trials that are not feasible, by outcome; of screened ones and those that were stopped only where there are any, as in
+/// the file.
+fn other_trials(tally: &Value) -> String {
+    let outcomes = [
+        ("infeasible", "infeasible"),
+        ("failed", "failed"),
+        ("unsupported", "unsupported"),
+        ("screened", "screened"),
+        ("stopped_early", "stopped early"),
+        ("cache_hit", "repeated"),
+    ];
+    let count = |(key, name)| tally.get(key).map(|count| format!("{} {name}", shown(count)));
+    outcomes.into_iter().filter_map(count).collect::<Vec<_>>().join(", ")
+}
+
 /// The ranking or the frontier, with what is to be said of it.
 fn ranking(result: &Value) -> [Section; 2] {
     let searched: Vec<String> = list(&result["searched"]).iter().map(shown).collect();
@@ -220,7 +224,8 @@ fn ranking(result: &Value) -> [Section; 2] {
         rows: (0..rows).map(row).collect(),
         columns: columns.into_iter().map(|column| column.heading).collect(),
     };
-    [table, Section::Remarks { lines: remarks }]
+    let lines = remarks.into_iter().chain(left_out_of(result)).collect();
+    [table, Section::Remarks { lines }]
 }
 
 /// A cell as a value; settings that are numbers are sorted as such.
@@ -230,22 +235,18 @@ fn sortable(cell: &Cell) -> Value {
         Cell::Figure(value) => value.clone(),
         Cell::Text(text) if text == ABSENT => Value::Null,
         Cell::Text(text) => text.parse::<Number>().map_or_else(|_| json!(text), Value::Number),
+        Cell::Several(texts) => json!(texts),
     }
 }
 
-/// Reasons with the number of trials, the most frequent first.
-fn reasons(result: &Value) -> Vec<(String, String, usize)> {
-    let mut counts: IndexMap<(String, String), usize> = IndexMap::new();
-    for rejected in list(&result["rejected"]) {
-        *counts.entry((shown(&rejected["outcome"]), shown(&rejected["reason"]))).or_default() += 1;
-    }
-    counts.sort_by(|_, a, _, b| b.cmp(a));
-    counts.into_iter().map(|((outcome, reason), count)| (outcome, reason, count)).collect()
+fn reasons_of(result: &Value) -> Vec<Reason<&str>> {
+    let rejected = list(&result["rejected"]).iter();
+    reasons(rejected.filter_map(|one| Some((one["outcome"].as_str()?, one["reason"].as_str()?))))
 }
 
 fn rejected(result: &Value) -> Figure {
-    let bars =
-        reasons(result).into_iter().take(20).map(|(_, reason, count)| (reason, count as f64)).collect();
+    let bars = reasons_of(result).into_iter().take(20);
+    let bars = bars.map(|reason| (reason.text, reason.trials as f64)).collect();
     Figure {
         id: "rejected".into(),
         title: "Trials that do not count, by reason".into(),
@@ -273,9 +274,9 @@ fn left_out(result: &Value, list_of: &str, heading: &str) -> Section {
 }
 
 fn rejected_table(result: &Value) -> Section {
-    let rows = reasons(result)
+    let rows = reasons_of(result)
         .into_iter()
-        .map(|(outcome, reason, count)| vec![json!(count), json!(outcome), json!(reason)]);
+        .map(|Reason { outcome, text, trials }| vec![json!(trials), json!(outcome), json!(text)]);
     Section::Table {
         heading: "Reasons in full".into(),
         filter: false,

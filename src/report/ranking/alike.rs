@@ -3,14 +3,26 @@
 use std::cmp::Ordering;
 
 use indexmap::IndexSet;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// Different values of a setting that are written out.
 const WRITTEN_OUT: usize = 3;
 
-/// Whether two candidates have as many GPUs and the same value of every figure.
+/// What a planner had to do with how a candidate came out, rather than how that was.
+const WORK_OF_PLANNERS: &str = "planner_total_ticks";
+
+/// Of the figures of a candidate those that say how its requests and its fleet came out: a planner that changes nothing comes
+/// out as none does.
+pub fn figures_of_outcome(metrics: &Map<String, Value>) -> impl Iterator<Item = (&String, &Value)> {
+    metrics.iter().filter(|(name, _)| *name != WORK_OF_PLANNERS)
+}
+
+/// Whether the requests and the fleets of two candidates came out the same: as many GPUs, and the same value of every figure.
 pub fn came_out_alike(one: &Value, other: &Value) -> bool {
-    one["used_gpus"] == other["used_gpus"] && one["metrics"] == other["metrics"]
+    fn figures(one: &Value) -> impl Iterator<Item = (&String, &Value)> {
+        one["metrics"].as_object().into_iter().flat_map(figures_of_outcome)
+    }
+    one["used_gpus"] == other["used_gpus"] && figures(one).eq(figures(other))
 }
 
 /// The places of the candidates by rows: those that came out alike stand together in a ranking.
@@ -24,9 +36,9 @@ pub(super) fn alike(candidates: &[Value]) -> Vec<Vec<usize>> {
     candidates.chunk_by(came_out_alike).map(row).collect()
 }
 
-/// The values of a setting among candidates that came out the same: each once, or the first and the last of many.
-pub(super) fn joined<'a>(values: impl Iterator<Item = &'a str>) -> String {
-    let values = different(values);
+/// Different values of a setting in a cell: each, or the first and the last of many.
+pub fn joined(values: &[impl AsRef<str>]) -> String {
+    let values: Vec<&str> = values.iter().map(AsRef::as_ref).collect();
     match values[..] {
         [first, .., last] if values.len() > WRITTEN_OUT => format!("{first}|..|{last}"),
         _ => values.join("|"),
@@ -52,7 +64,7 @@ mod tests {
 
     #[test]
     fn a_few_values_are_written_out_each_once() {
-        let of = |values: &[&'static str]| joined(values.iter().copied());
+        let of = |values: &[&'static str]| joined(&different(values.iter().copied()));
         assert_eq!(of(&["256", "256"]), "256");
         assert_eq!(of(&["1024", "256", "256"]), "256|1024");
         assert_eq!(of(&["256", "-", "256", "1024"]), "256|-|1024");

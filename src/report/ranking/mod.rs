@@ -10,8 +10,8 @@ use serde_json::{Number, Value};
 
 use super::figure::significant;
 use super::record::{Standing, TimingRecord, TimingSource};
-use alike::{alike, joined};
-pub use alike::{came_out_alike, different};
+use alike::alike;
+pub use alike::{came_out_alike, different, figures_of_outcome, joined};
 pub use settings::{ABSENT, settings, varying};
 
 /// What a row of several candidates means.
@@ -98,11 +98,20 @@ pub enum Cell {
     Absent,
     /// A number, in full.
     Figure(Value),
-    /// A setting, or several of those that share the row.
+    /// A setting.
     Text(String),
+    /// The different values of a setting among those that share the row.
+    Several(Vec<String>),
 }
 
 impl Cell {
+    fn of(texts: Vec<&str>) -> Self {
+        match texts[..] {
+            [text] => Self::Text(text.into()),
+            _ => Self::Several(texts.into_iter().map(str::to_owned).collect()),
+        }
+    }
+
     fn figure(value: &Value) -> Self {
         if value.is_number() { Self::Figure(value.clone()) } else { Self::Absent }
     }
@@ -149,7 +158,7 @@ impl Ranking {
         }
         columns.extend(varying(&settings).into_iter().map(|name| {
             let of_one = |place: usize| settings[place].get(name).map_or(ABSENT, String::as_str);
-            column(name, &|row| Cell::Text(joined(row.iter().map(|&place| of_one(place)))))
+            column(name, &|row| Cell::of(different(row.iter().map(|&place| of_one(place)))))
         }));
         columns.extend(figures(candidates, medium).map(|(heading, name, factor)| {
             of_first(heading, &|one| Cell::scaled(&one["metrics"][name], factor))
@@ -157,6 +166,26 @@ impl Ranking {
         let remarks = remarks(candidates, &rows, same_in_all(&settings, searched));
         Self { columns, rows: rows.len(), hidden, remarks }
     }
+}
+
+/// What a ranking leaves out because only the best were asked for.
+pub fn left_out(ranked: usize, feasible: u64, stopped_early: u64) -> Option<String> {
+    let kinds = [
+        (feasible.saturating_sub(ranked as u64), "feasible candidates behind them"),
+        (stopped_early, "whose replays stopped early"),
+    ];
+    let left_out =
+        kinds.iter().filter(|(count, _)| *count > 0).map(|(count, kind)| format!("{count} {kind}"));
+    let left_out: Vec<String> = left_out.collect();
+    (!left_out.is_empty())
+        .then(|| format!("only the best are ranked (sweep.top), without {}", left_out.join(" and ")))
+}
+
+/// The same of a result as it stands in its file; a frontier is asked for as a whole.
+pub fn left_out_of(result: &Value) -> Option<String> {
+    let ranked = result["candidates"].as_array().filter(|_| result["goal"]["target"] != "pareto")?.len();
+    let count = |outcome: &str| result["tally"][outcome].as_u64().unwrap_or(0);
+    left_out(ranked, count("feasible"), count("stopped_early"))
 }
 
 /// The GPUs of a candidate in words: of a fleet that a planner changes, its layout says only what it starts with.
