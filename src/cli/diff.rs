@@ -12,8 +12,8 @@ use super::console::Console;
 use super::failure::{Failure, Status};
 use super::names::{CONFIG, Kind, REPORT};
 use super::results::{
-    answer, apart, differing, figure, find, is_place, note_unfinished, replay_report, request_rows,
-    search_result, shown, trial_rows,
+    answer, apart, differing, figure, find, note_unfinished, replay_report, request_rows, search_result,
+    shown, trial_rows,
 };
 use crate::config::{self, Document, Loaded};
 use crate::report::shortfalls::{shortfall_lines, shortfalls};
@@ -34,11 +34,14 @@ const STEPS: [(&str, &str); 6] = [
 struct Difference {
     /// What either answer lacks.
     incomplete: Incomplete,
+    /// Where the goals of two searches differ in what a score is, so that their scores are not compared.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    goals: Vec<Setting>,
     /// The earliest event that is not the same in both; absent if all are.
     first_event: Option<Event>,
     /// Figures that are not the same.
     metrics: Vec<Metric>,
-    /// Keys of the configurations of two searches that are not the same, by path; places of files are left out.
+    /// Keys of the configurations of two searches that are not the same, by path; places of files as they are seen from here.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     configuration: Vec<Setting>,
     /// Settings that are not the same, by path; of two searches those of their first candidates.
@@ -103,6 +106,7 @@ fn replays(a: &Path, b: &Path) -> Result<Difference, Failure> {
     let (rows_a, rows_b) = (request_rows(a, &report_a)?, request_rows(b, &report_b)?);
     Ok(Difference {
         incomplete: Incomplete::default(),
+        goals: Vec::new(),
         first_event: first_event(&rows_a, &rows_b),
         metrics: metrics(&report_a["summary"], &report_b["summary"]),
         configuration: Vec::new(),
@@ -116,14 +120,19 @@ fn replays(a: &Path, b: &Path) -> Result<Difference, Failure> {
 fn searches(a: &Path, b: &Path, console: Console) -> Result<Difference, Failure> {
     let (result_a, result_b) = (search_result(a)?, search_result(b)?);
     let (best_a, best_b) = (&result_a["candidates"][0], &result_b["candidates"][0]);
+    let goals = settings(&what_scores_are(&result_a["goal"]), &what_scores_are(&result_b["goal"]));
     let configuration = configurations(a, b, console);
-    let is_told = |path: &str| configuration.iter().any(|told| told.path == path);
+    // What a search has as its goal, its scenarios have at their top.
+    let is_told = |path: &str| {
+        configuration.iter().any(|told| told.path == path || told.path.strip_prefix("goal.") == Some(path))
+    };
     let scenarios = (seen_from_here(&best_a["scenario"], a), seen_from_here(&best_b["scenario"], b));
     let surroundings =
         surroundings(&scenarios.0, &scenarios.1).into_iter().filter(|setting| !is_told(&setting.path));
     Ok(Difference {
         incomplete: Incomplete { a: shortfalls(&result_a).to_vec(), b: shortfalls(&result_b).to_vec() },
-        first_event: first_trial(&trial_rows(a)?, &trial_rows(b)?),
+        first_event: first_trial(&trial_rows(a)?, &trial_rows(b)?, goals.is_empty()),
+        goals,
         metrics: metrics(&best_a["metrics"], &best_b["metrics"]),
         settings: settings(&best_a["config"], &best_b["config"]).into_iter().chain(surroundings).collect(),
         configuration,
@@ -134,7 +143,9 @@ fn searches(a: &Path, b: &Path, console: Console) -> Result<Difference, Failure>
 fn configurations(a: &Path, b: &Path, console: Console) -> Vec<Setting> {
     let (Some(a), Some(b)) = (find(a, CONFIG), find(b, CONFIG)) else { return Vec::new() };
     let read = |path: &Path| match run::read_document(path, &[]) {
-        Ok(Loaded { document: Document::Search(config), .. }) => Some(config.to_json()),
+        Ok(Loaded { document: Document::Search(config), .. }) => {
+            Some(config.with_paths_from(Path::new("")).to_json())
+        }
         Ok(_) => {
             console.note(format!("{}: is a scenario: configurations are not compared", path.display()));
             None
@@ -145,7 +156,14 @@ fn configurations(a: &Path, b: &Path, console: Console) -> Vec<Setting> {
         }
     };
     let (Some(a), Some(b)) = (read(&a), read(&b)) else { return Vec::new() };
-    settings(&a, &b).into_iter().filter(|setting| !is_place(&setting.path)).collect()
+    settings(&a, &b)
+}
+
+/// What of a goal says what a score is.
+fn what_scores_are(goal: &Value) -> Value {
+    let has_bounds = goal["target"].as_str().is_some_and(|target| target.starts_with("goodput"));
+    let sla = if has_bounds { goal["sla"].clone() } else { Value::Null };
+    json!({"goal": {"target": goal["target"], "pareto_objectives": goal["pareto_objectives"], "sla": sla}})
 }
 
 /// What two searches give all of their candidates, and no candidate says in its own settings: the requests, and what prices passes.
@@ -240,13 +258,14 @@ fn parting(name: &str, a: &Value, b: Option<&Value>) -> Option<Event> {
         .then(|| event(at(a, "terminal_ms"), "ends with another status".into(), "status"))?
 }
 
-/// The first trial that is not the same in both searches.
-fn first_trial(a: &[Value], b: &[Value]) -> Option<Event> {
+/// The first trial that is not the same in both searches; scores of different goals say nothing.
+fn first_trial(a: &[Value], b: &[Value], of_one_goal: bool) -> Option<Event> {
     let longest = a.len().max(b.len());
     (0..longest).find_map(|index| {
         let (left, right) = (a.get(index), b.get(index));
         let differs = ["config", "outcome", "score"]
             .into_iter()
+            .filter(|key| of_one_goal || *key != "score")
             .find(|key| left.map(|trial| &trial[*key]) != right.map(|trial| &trial[*key]))?;
         let value = |trial: Option<&Value>| trial.map_or(Value::Null, |trial| trial[differs].clone());
         Some(Event {
@@ -281,6 +300,14 @@ impl Difference {
         for (which, shortfalls) in [("first", &self.incomplete.a), ("second", &self.incomplete.b)] {
             text.extend(shortfall_lines(shortfalls).map(|line| format!("the {which} run is {line}\n")));
         }
+        if !self.goals.is_empty() {
+            let words = |Setting { path, a, b }: &Setting| {
+                let (a, b) = apart(a, b);
+                format!("{path}: {a} -> {b}")
+            };
+            let goals: Vec<String> = self.goals.iter().map(words).collect();
+            let _ = writeln!(text, "scores are of different goals and not compared ({})", goals.join(", "));
+        }
         let are_set_alike = self.settings.is_empty() && self.configuration.is_empty();
         if self.first_event.is_none() && self.metrics.is_empty() && are_set_alike {
             return text + "the runs are the same\n";
@@ -303,24 +330,49 @@ impl Difference {
                 let _ = writeln!(text, "first event that differs, at {at_ms} ms\n  {what}: {a} -> {b}");
             }
         }
-        if self.metrics.is_empty() {
-            text += "every figure is the same\n";
-            return text;
-        }
-        text += "figures that differ\n";
-        let width = self.metrics.iter().map(|metric| metric.name.len()).max().unwrap_or(0);
-        for Metric { name, a, b } in &self.metrics {
-            let (one, other) = apart(&json!(a), &json!(b));
-            // A change that two digits do not show is shown as it is.
-            let percent = |change: f64| {
-                if change.abs() < 0.005 { format!("{change:+.1e} %") } else { format!("{change:+.2} %") }
-            };
-            let change = match (a, b) {
-                (Some(a), Some(b)) if *a != 0.0 => percent((b / a - 1.0) * 100.0),
-                _ => String::new(),
-            };
-            let _ = writeln!(text, "  {name:<width$} {one:>14} {other:>14} {change:>12}");
-        }
+        text += &figures_text(&self.metrics);
         text
     }
+}
+
+impl Metric {
+    /// By how much the second is more than the first, as a share.
+    fn change(&self) -> Option<f64> {
+        let (a, b) = self.a.zip(self.b).filter(|(a, _)| *a != 0.0)?;
+        Some(b / a - 1.0)
+    }
+
+    /// Whether the two differ by no more than sums of floating-point numbers do that are added in another order.
+    fn is_rounding(&self) -> bool {
+        self.change().is_some_and(|change| change.abs() < 1e-12)
+    }
+}
+
+fn figures_text(metrics: &[Metric]) -> String {
+    let (rounding, metrics): (Vec<&Metric>, Vec<&Metric>) =
+        metrics.iter().partition(|metric| metric.is_rounding());
+    let names: Vec<&str> = rounding.iter().map(|metric| metric.name.as_str()).collect();
+    let but = match names.len() {
+        0 => String::new(),
+        _ => format!(" but for the last digits of {}", names.join(", ")),
+    };
+    if metrics.is_empty() {
+        return format!("every figure is the same{but}\n");
+    }
+    let mut text = String::from("figures that differ\n");
+    let width = metrics.iter().map(|metric| metric.name.len()).max().unwrap_or(0);
+    for metric in metrics {
+        let (one, other) = apart(&json!(metric.a), &json!(metric.b));
+        // A change that two digits do not show is shown as it is.
+        let percent = |change: f64| {
+            let change = change * 100.0;
+            if change.abs() < 0.005 { format!("{change:+.1e} %") } else { format!("{change:+.2} %") }
+        };
+        let change = metric.change().map_or_else(String::new, percent);
+        let _ = writeln!(text, "  {:<width$} {one:>14} {other:>14} {change:>12}", metric.name);
+    }
+    if !but.is_empty() {
+        let _ = writeln!(text, "all others are the same{but}");
+    }
+    text
 }

@@ -81,7 +81,7 @@ impl Section<'_> {
 }
 
 /// Looks for options of a document that cannot act.
-fn report(reader: &Reader<'_>, tree: &Node, rules: Vec<Rule<'_>>) {
+fn report(reader: &Reader, tree: &Node, rules: Vec<Rule<'_>>) {
     for rule in rules.into_iter().filter(Rule::is_broken) {
         let span = tree.nearest(rule.key).map_or(tree.span, |(span, _)| span);
         match rule.verdict {
@@ -92,7 +92,7 @@ fn report(reader: &Reader<'_>, tree: &Node, rules: Vec<Rule<'_>>) {
 }
 
 /// Looks for options of a search that cannot act.
-pub(super) fn report_search(reader: &Reader<'_>, tree: &Node, config: &SmartSearchConfig) {
+pub(super) fn report_search(reader: &Reader, tree: &Node, config: &SmartSearchConfig) {
     let difference = Difference::of(config);
     let mut rules = roles(config);
     rules.extend(offload(config));
@@ -112,7 +112,7 @@ pub(super) fn report_search(reader: &Reader<'_>, tree: &Node, config: &SmartSear
 }
 
 /// Tells of choices that are in a list twice: the second adds nothing to what is tried.
-fn report_repetitions(reader: &Reader<'_>, tree: &Node, config: &SmartSearchConfig) {
+fn report_repetitions(reader: &Reader, tree: &Node, config: &SmartSearchConfig) {
     let Some((_, space)) = tree.nearest("search_space") else { return };
     let Content::Mapping(entries) = &space.content else { return };
     let resolved = config.to_json();
@@ -132,7 +132,7 @@ fn report_repetitions(reader: &Reader<'_>, tree: &Node, config: &SmartSearchConf
 }
 
 /// Looks for options of a scenario that cannot act, beside those that its sections have been searched for.
-pub(super) fn report_scenario(reader: &Reader<'_>, tree: &Node, scenario: &Scenario) {
+pub(super) fn report_scenario(reader: &Reader, tree: &Node, scenario: &Scenario) {
     let deployment = &scenario.deployment;
     let pools = [&deployment.agg, &deployment.prefill, &deployment.decode].into_iter().flatten();
     let used: Vec<&str> = pools
@@ -147,7 +147,7 @@ pub(super) fn report_scenario(reader: &Reader<'_>, tree: &Node, scenario: &Scena
 }
 
 /// Decode workers compute no prompts. Candidates of a search have what prices passes in both pools, so it is no error.
-fn report_prompt_prices(reader: &Reader<'_>, tree: &Node, deployment: &Deployment) {
+fn report_prompt_prices(reader: &Reader, tree: &Node, deployment: &Deployment) {
     let Some(decode) = &deployment.decode else { return };
     let (mixed, uneven) = match &decode.timing {
         TimingConfig::Profile(config) => (config.of.mixed_passes, config.of.uneven_prompts),
@@ -163,7 +163,7 @@ fn report_prompt_prices(reader: &Reader<'_>, tree: &Node, deployment: &Deploymen
 }
 
 /// Facts under a name that nothing asks for are no error: the best candidate of a search comes with those of the search.
-fn report_facts(reader: &Reader<'_>, tree: &Node, files: [&Vec<FactFile>; 2], used: &[&str]) {
+fn report_facts(reader: &Reader, tree: &Node, files: [&Vec<FactFile>; 2], used: &[&str]) {
     for (key, files) in ["facts.models", "facts.hardware"].into_iter().zip(files) {
         for (place, file) in files.iter().enumerate() {
             if !used.iter().any(|name| name.eq_ignore_ascii_case(&file.name)) {

@@ -11,6 +11,7 @@ mod inert;
 mod names;
 mod numbers;
 mod overrides;
+mod paths;
 mod places;
 mod pool;
 pub mod presets;
@@ -139,7 +140,7 @@ fn read(text: &str, origin: &Path, overrides: &[Override]) -> Result<Findings, V
     }
 }
 
-fn document<'a>(reader: &'a Reader<'a>, tree: &'a Node) -> Option<Document> {
+fn document<'a>(reader: &'a Reader, tree: &'a Node) -> Option<Document> {
     let root = reader.root(tree);
     match kind(tree) {
         Kind::Search => {

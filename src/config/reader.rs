@@ -11,31 +11,32 @@ use std::path::{Path, PathBuf};
 use super::diagnostics::Problem;
 use super::hints::{nearest, odd_characters};
 use super::numbers::Limit;
+use super::paths::from_here;
 use super::tree::{Content, Entry, Node, Span};
 use super::value::{Named, Value, listed};
 use super::yaml::join;
 
 /// What all sections of a document share.
-pub(super) struct Reader<'a> {
+pub(super) struct Reader {
     problems: RefCell<Vec<Problem>>,
     /// What is legal and has no effect.
     notes: RefCell<Vec<Problem>>,
     /// Every key that was asked for, with `[]` for any place in a list; kept for tests only.
     asked: RefCell<BTreeSet<String>>,
     /// Folder that relative paths of the file start from.
-    folder: &'a Path,
+    folder: PathBuf,
     /// All key paths that this kind of document knows, to tell where a stray key belongs.
     known_paths: LazyCell<Vec<String>, fn() -> Vec<String>>,
 }
 
-impl<'a> Reader<'a> {
+impl Reader {
     /// A reader of the file `origin`; `known_paths` is called when a key turns out to be unknown.
-    pub(super) fn new(origin: &'a Path, known_paths: fn() -> Vec<String>) -> Self {
+    pub(super) fn new(origin: &Path, known_paths: fn() -> Vec<String>) -> Self {
         Self {
             problems: RefCell::default(),
             notes: RefCell::default(),
             asked: RefCell::default(),
-            folder: origin.parent().unwrap_or(Path::new("")),
+            folder: from_here(origin.parent().unwrap_or(Path::new(""))),
             known_paths: LazyCell::new(known_paths),
         }
     }
@@ -73,7 +74,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The document as a value.
-    pub(super) fn root(&'a self, node: &'a Node) -> Value<'a> {
+    pub(super) fn root<'a>(&'a self, node: &'a Node) -> Value<'a> {
         Value::new(self, node, String::new())
     }
 
@@ -95,7 +96,7 @@ const MOST_HINTS: usize = 20;
 
 /// A mapping that is being read.
 pub(super) struct Section<'a> {
-    reader: &'a Reader<'a>,
+    reader: &'a Reader,
     entries: &'a [Entry],
     span: Span,
     path: String,
@@ -103,7 +104,7 @@ pub(super) struct Section<'a> {
 }
 
 impl<'a> Section<'a> {
-    pub(super) fn new(reader: &'a Reader<'a>, entries: &'a [Entry], span: Span, path: String) -> Self {
+    pub(super) fn new(reader: &'a Reader, entries: &'a [Entry], span: Span, path: String) -> Self {
         Self { reader, entries, span, path, known: RefCell::default() }
     }
 

@@ -15,13 +15,13 @@ use super::yaml::join;
 /// A value with the path that leads to it.
 #[derive(Clone)]
 pub(super) struct Value<'a> {
-    reader: &'a Reader<'a>,
+    reader: &'a Reader,
     node: &'a Node,
     path: String,
 }
 
 impl<'a> Value<'a> {
-    pub(super) fn new(reader: &'a Reader<'a>, node: &'a Node, path: String) -> Self {
+    pub(super) fn new(reader: &'a Reader, node: &'a Node, path: String) -> Self {
         Self { reader, node, path }
     }
 

@@ -208,11 +208,22 @@ fn figures_that_differ_do_not_look_the_same() {
     place.run(&["replay", "scenario.yaml", "--output-dir", "b"]).ending(0);
     let report = place.read("b/report.json");
     let gpus = place.read_json("b/report.json")["summary"]["avg_gpu"].as_f64().unwrap();
-    let nearly = report.replace(&format!("\"avg_gpu\": {gpus:?}"), "\"avg_gpu\": 2.0000000000000004");
-    assert_ne!(nearly, report);
-    place.write("b/report.json", &nearly);
-    let text = place.run(&["diff", "a", "b"]).ending(0).stdout;
-    assert!(text.contains("2.0000000000000004") && text.contains("e-14 %"), "{text}");
+    let with = |avg_gpu: &str| {
+        let nearly = report.replace(&format!("\"avg_gpu\": {gpus:?}"), &format!("\"avg_gpu\": {avg_gpu}"));
+        assert_ne!(nearly, report);
+        place.write("b/report.json", &nearly);
+        place.run(&["diff", "a", "b"]).ending(0).stdout
+    };
+    let text = with("2.000000004");
+    assert!(text.contains("2.000000004") && text.contains("+2.0e-7 %"), "{text}");
+    // What only the order of sums makes different is no figure that differs, but is not kept back.
+    let text = with("2.0000000000000004");
+    assert_eq!(
+        text,
+        "every event is the same\nevery figure is the same but for the last digits of avg_gpu\n"
+    );
+    let json = place.run(&["diff", "a", "b", "--format=json"]).ending(0).json();
+    assert_eq!(json["metrics"][0]["b"], 2.000_000_000_000_000_4);
 }
 
 #[test]
@@ -294,6 +305,15 @@ fn every_key_in_which_two_searches_differ_is_told() {
     let json = place.run(&["diff", "out", "few", "--format=json"]).ending(0).json();
     assert_eq!(json["configuration"][0]["path"], "sweep.top");
     assert_eq!(json["settings"].as_array().unwrap().len(), 0);
+    // Scores of another goal are none to compare; those of one that has other bounds are, unless it is about them.
+    let goal = search("goal", "goal.target=e2e_latency");
+    let words = "scores are of different goals and not compared (goal.target: throughput -> e2e_latency)\n";
+    assert!(goal.starts_with(words) && !goal.contains("has another score"), "{goal}");
+    let bound = search("bound", "goal.sla.ttft_ms=6000");
+    assert!(
+        !bound.contains("different goals") && bound.matches("sla.ttft_ms: 5000 -> 6000").count() == 1,
+        "{bound}"
+    );
     // What the configurations tell already is not told again of the first candidates.
     let less = search("less", "workload.osl=10");
     assert_eq!(less.matches("workload.osl: 20 -> 10").count(), 1, "{less}");

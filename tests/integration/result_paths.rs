@@ -39,8 +39,16 @@ fn the_bytes_of_an_answer_do_not_depend_on_where_the_command_was_run() {
     let printed = run_in(&place, "", &[&search[..], &["--format=json"]].concat()).stdout;
     assert_eq!(printed, place.read("here/candidates.json"));
     run_in(&place, "some/where", &["search", "../../search.yaml", "--output-dir", "../../there"]);
+    // Nor on how its file was named, from wherever.
+    let absolute = place.path("search.yaml").display().to_string();
+    run_in(&place, "", &["search", &absolute, "--output-dir", "absolute"]);
+    let output = place.path("far").display().to_string();
+    run_in(&place, "some/where", &["search", &absolute, "--output-dir", &output]);
     for name in ["candidates.json", "best.yaml", "config.yaml"] {
-        assert_eq!(place.read(&format!("there/{name}")), place.read(&format!("here/{name}")), "{name}");
+        for folder in ["there", "absolute", "far"] {
+            let (one, other) = (place.read(&format!("{folder}/{name}")), place.read(&format!("here/{name}")));
+            assert_eq!(one, other, "{folder}/{name}");
+        }
     }
     let trace =
         &place.read_json("here/candidates.json")["candidates"][0]["scenario"]["workload"]["trace_path"];
@@ -49,6 +57,12 @@ fn the_bytes_of_an_answer_do_not_depend_on_where_the_command_was_run() {
     let here = run_in(&place, "", &["search", "search.yaml", "--format=json"]).stdout;
     assert!(here.contains("\"trace_path\": \"data/rows.jsonl\""), "{here}");
     assert_eq!(run_in(&place, "some/where", &["search", "../../search.yaml", "--format=json"]).stdout, here);
+    assert_eq!(run_in(&place, "some/where", &["search", &absolute, "--format=json"]).stdout, here);
+    // Of a path that is written in full nothing is known but that it leads there from anywhere.
+    let trace = format!("workload.trace_path={}", place.path("data/rows.jsonl").display());
+    let set = run_in(&place, "", &["search", "search.yaml", "--format=json", "--set", &trace]).json();
+    let path = &set["candidates"][0]["scenario"]["workload"]["trace_path"];
+    assert!(trace.ends_with(path.as_str().unwrap()), "{path}");
 
     let replay = |from: &str, scenario: &str, output: &str| {
         run_in(&place, from, &["replay", scenario, "--output-dir", output]);
@@ -76,6 +90,15 @@ fn scenarios_of_an_answer_replay_beside_it_and_results_elsewhere_are_compared() 
     assert_eq!((&again["summary"], &again["scenario"]), (&candidate["metrics"], &candidate["scenario"]));
     let same = run_in(&place, "some", &["diff", "../here", "where/deep"]).stdout;
     assert_eq!(same, "the runs are the same\n");
+    // A trace and how much of it is used are told in one place.
+    let row = "{\"timestamp\": 0, \"input_length\": 70, \"output_length\": 9, \"hash_ids\": [1]}\n";
+    place.write("data/other.jsonl", &row.repeat(2));
+    let sets = ["--set", "workload.trace_path=data/other.jsonl", "--set", "workload.max_requests=1"];
+    run_in(&place, "", &[&["search", "search.yaml", "--output-dir", "other"], &sets[..]].concat());
+    let told = run_in(&place, "some", &["diff", "../here", "../other"]).stdout;
+    let both = "configurations differ in\n  workload.trace_path: ../data/rows.jsonl -> ../data/other.jsonl\n  \
+                workload.max_requests: - -> 1\n";
+    assert!(told.starts_with(both) && told.matches("rows.jsonl").count() == 1, "{told}");
     run_in(&place, "", &["replay", "here/best.yaml", "--output-dir", "run"]);
     run_in(&place, "", &["replay", "here/best.yaml", "--output-dir", "some/run"]);
     assert_eq!(run_in(&place, "data", &["diff", "../run", "../some/run"]).stdout, "the runs are the same\n");

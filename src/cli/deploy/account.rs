@@ -210,6 +210,22 @@ mod tests {
     }
 
     #[test]
+    fn blocks_of_a_memory_model_are_said_or_listed() {
+        let nothing = Map::new();
+        for ((backend, name), starter) in
+            BACKENDS.into_iter().flat_map(|one| STARTERS.map(|starter| (one, starter)))
+        {
+            let mut pool = pool(backend);
+            pool["engine"].as_object_mut().unwrap().shift_remove("num_gpu_blocks");
+            let context = PoolContext { name: "agg", config: &nothing, modelled_blocks: Some(1234), starter };
+            let account = account(&pool, context);
+            let is_said = account.flags.iter().any(|(flag, _)| flag == "--max-total-tokens");
+            let listed = account.unsaid.iter().filter(|(field, _)| field == "num_gpu_blocks: 1234").count();
+            assert_eq!((is_said, listed), if name == "sglang" { (true, 0) } else { (false, 1) }, "{name}");
+        }
+    }
+
+    #[test]
     fn experts_are_spread_as_they_were_priced() {
         for (name, starter, flag) in [
             ("vllm", Starter::Engine, "--enable-expert-parallel"),

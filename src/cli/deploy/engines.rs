@@ -37,6 +37,16 @@ impl Engine<'_> {
         self.given("num_gpu_blocks").and_then(Value::as_u64).filter(|&blocks| blocks > 0)
     }
 
+    /// The KV blocks that a memory model has found, of an engine that finds room by itself.
+    fn list_modelled_blocks(&self, account: &mut Account, pin: &str) {
+        if let (None, Some(blocks)) = (self.pinned_blocks(), self.context.modelled_blocks) {
+            let why = format!(
+                "a memory model's figure: the engine measures its own room, as it logs; {pin} pins it"
+            );
+            account.unsaid("num_gpu_blocks", &blocks.into(), &why);
+        }
+    }
+
     /// Attention ranks split the tensor-parallel group of SGLang and TensorRT-LLM, which counts all GPUs of a stage.
     fn gpus_of_a_stage(&self) -> Value {
         (self.number("tensor_parallel_size") * self.number("dp_size")).into()
@@ -80,6 +90,7 @@ pub(super) fn vllm(engine: Engine<'_>, account: &mut Account) {
     if let Some(blocks) = engine.pinned_blocks() {
         account.set("--num-gpu-blocks-override", &blocks.into());
     }
+    engine.list_modelled_blocks(account, "--num-gpu-blocks-override");
     engine.set_given(
         account,
         &[
@@ -262,6 +273,7 @@ pub(super) fn trtllm(engine: Engine<'_>, account: &mut Account) {
     if engine.reports_kv_events() {
         account.switch("--publish-kv-events");
     }
+    engine.list_modelled_blocks(account, "kv_cache_config.max_tokens in the extra options file");
     engine.list_given(
         account,
         &[

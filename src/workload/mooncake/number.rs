@@ -11,8 +11,8 @@ use crate::simulation::Shown;
 const LONGEST: u64 = i32::MAX as u64;
 /// From here on `f64` does not hold every whole number.
 const EXACT: u64 = 1 << 53;
-/// What is wrong with a time above that.
-const INEXACT: &str = "is beyond 2^53, where whole numbers are no longer kept exactly; is it in nanoseconds?";
+/// No time of a run comes up to this, 584 years.
+const LONGEST_S: f64 = 1.8e10;
 
 /// A JSON value, of which only numbers and text are kept.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,11 +30,12 @@ pub(in crate::workload) enum Scalar<'de> {
 impl Scalar<'_> {
     /// A number of tokens.
     pub(in crate::workload) fn length(&self) -> Result<u32, String> {
-        let tokens = self.whole("tokens")?;
-        if tokens > LONGEST {
-            return Err(format!("{tokens} tokens is more than {LONGEST}, the longest that is accepted"));
+        let too_many = || format!("{self} tokens is more than {LONGEST}, the longest that is accepted");
+        if self.is_inexact() {
+            return Err(too_many());
         }
-        Ok(tokens as u32)
+        let tokens = self.whole("tokens")?;
+        if tokens > LONGEST { Err(too_many()) } else { Ok(tokens as u32) }
     }
 
     /// An id of 64 bits, exactly.
@@ -50,22 +51,36 @@ impl Scalar<'_> {
         }
     }
 
-    /// A time in some unit: finite and not negative.
-    pub(in crate::workload) fn time(&self) -> Result<f64, String> {
-        match self {
-            Self::Unsigned(value) if *value > EXACT => Err(format!("{value} {INEXACT}")),
-            Self::Float(value) if *value > EXACT as f64 => Err(format!("{self} {INEXACT}")),
-            Self::Unsigned(value) => Ok(*value as f64),
-            Self::Float(value) if *value >= 0.0 && value.is_finite() => Ok(*value),
-            Self::Float(_) | Self::Negative(_) => Err(format!("{self} is negative: times start at 0")),
-            other => Err(other.not_a_number()),
+    /// A time in seconds or in milliseconds: finite and not negative.
+    pub(in crate::workload) fn time(&self, in_ms: bool) -> Result<f64, String> {
+        let (unit, longest) = if in_ms { ("ms", LONGEST_S * 1e3) } else { ("s", LONGEST_S) };
+        let time = match self {
+            Self::Unsigned(value) => *value as f64,
+            Self::Float(value) if *value >= 0.0 => *value,
+            Self::Float(_) | Self::Negative(_) => {
+                return Err(format!("{self} is negative: times start at 0"));
+            }
+            other => return Err(other.not_a_number()),
+        };
+        if time < longest {
+            return Ok(time);
         }
+        Err(format!(
+            "{self} {unit} is beyond 584 years; times are milliseconds, or seconds with `workload.trace_time_unit: s` \
+             (--time-unit s): divide microseconds by 1000 and nanoseconds by 1000000"
+        ))
+    }
+
+    /// Whether it is so large that not all of its digits were kept.
+    fn is_inexact(&self) -> bool {
+        matches!(self, Self::Float(value) if *value > EXACT as f64)
     }
 
     /// A whole number from `least` to `most`.
     pub(in crate::workload) fn integer(&self, least: i64, most: i64) -> Result<i64, String> {
         let value = match self {
             Self::Negative(value) => *value,
+            other if other.is_inexact() => i64::MAX,
             other => i64::try_from(other.whole("a value")?).unwrap_or(i64::MAX),
         };
         if (least..=most).contains(&value) {
@@ -85,7 +100,7 @@ impl Scalar<'_> {
             Self::Float(value) if value.fract() != 0.0 => {
                 Err(format!("{} is not a whole number", Shown(*value)))
             }
-            Self::Float(value) if *value > EXACT as f64 => {
+            Self::Float(value) if self.is_inexact() => {
                 let value = Shown(*value);
                 Err(format!("{value} is beyond what can be read exactly; whole numbers go up to 2^64 - 1"))
             }
@@ -200,6 +215,7 @@ impl<'de> Visitor<'de> for ScalarVisitor {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::simulation::SimDuration;
 
     fn scalar(json: &str) -> Scalar<'_> {
         serde_json::from_str(json).unwrap()
@@ -222,7 +238,8 @@ mod tests {
             ("[1, [2]]", "a list is not a number"),
             ("{\"a\": {}}", "an object is not a number"),
             ("3000000000", "more than 2147483647"),
-            ("1e300", "beyond"),
+            ("1e300", "1e300 tokens is more than 2147483647"),
+            ("99999999999999999999", "1e20 tokens is more than 2147483647"),
         ] {
             let message = scalar(json).length().unwrap_err();
             assert!(message.contains(part), "{json}: {message}");
@@ -235,18 +252,30 @@ mod tests {
             assert_eq!(scalar(&id.to_string()).id(), Ok(id));
         }
         assert_eq!(scalar("12.0").id(), Ok(12));
+        assert_eq!(scalar("1e17").integer(0, 9), Err("1e17 is not between 0 and 9".into()));
         for json in ["18446744073709551616", "-1", "1.5", "1e17", "\"7\"", "\"0xff\"", "null"] {
             assert!(scalar(json).id().is_err(), "{json}");
         }
     }
 
     #[test]
-    fn times_keep_their_fractions() {
-        assert_eq!(scalar("0.21").time(), Ok(0.21));
-        assert_eq!(scalar("27482.5").time(), Ok(27482.5));
-        for json in ["-1", "-0.1", "\"120\"", "null", "1779163050197000000", "18446744073709551616", "1e17"] {
-            assert!(scalar(json).time().is_err(), "{json}");
+    fn times_keep_their_fractions_and_stay_within_a_run() {
+        assert_eq!(scalar("0.21").time(false), Ok(0.21));
+        assert_eq!(scalar("27482.5").time(true), Ok(27482.5));
+        for json in ["-1", "-0.1", "\"120\"", "null"] {
+            assert!(scalar(json).time(true).is_err(), "{json}");
         }
+        for (in_ms, longest) in [(true, 17_999_999_999_999_u64), (false, 17_999_999_999)] {
+            assert_eq!(scalar(&longest.to_string()).time(in_ms), Ok(longest as f64));
+            let seconds = if in_ms { longest as f64 / 1e3 } else { longest as f64 };
+            assert!(SimDuration::from_seconds(seconds).is_ok(), "{longest}");
+            for json in [&(longest + 1).to_string(), "9007199254740992", "18446744073709551616", "1e17"] {
+                let message = scalar(json).time(in_ms).unwrap_err();
+                let unit = if in_ms { "ms" } else { "s" };
+                assert!(message.contains(&format!(" {unit} is beyond 584 years; times are ")), "{message}");
+            }
+        }
+        assert!(scalar("9007199254740992").time(true).unwrap_err().starts_with("9007199254740992 ms "));
     }
 
     #[test]

@@ -211,9 +211,9 @@ impl Sink<'_> {
 
     /// A time under `key` in milliseconds: names ending in `_ms` say so, others are in the unit of the trace.
     fn milliseconds(&self, key: Key, value: &Scalar<'_>) -> Result<f64, String> {
-        let time = value.time()?;
         let in_ms = matches!(key, Key::ArrivalMs | Key::DelayMs | Key::TerminalMs)
             || self.time_unit == TraceTimeUnit::Ms;
+        let time = value.time(in_ms)?;
         Ok(if in_ms { time } else { time * 1e3 })
     }
 
