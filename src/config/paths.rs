@@ -4,7 +4,7 @@ use std::path::{Component, Path, PathBuf};
 
 /// A folder as the way there from the working directory, so that what starts there does not depend on how it was written.
 pub(super) fn from_here(folder: &Path) -> PathBuf {
-    match std::env::current_dir() {
+    match std::path::absolute(".") {
         Ok(here) if folder.is_absolute() && beyond(folder, &here).0 > 0 => between(folder, &here),
         _ => folder.to_owned(),
     }
