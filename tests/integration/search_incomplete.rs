@@ -76,7 +76,7 @@ fn an_interrupted_search_leaves_the_best_so_far() {
 fn a_search_that_is_interrupted_before_its_first_trial_has_no_best() {
     let place = Workplace::with("search.yaml", ROUTERS);
     let mut search = place.command(&["search", "search.yaml", "--output-dir", "out"]);
-    search.args(["--set", "sweep.exhaustive=true", "--set", "workload.num_request_ratio=100000"]);
+    search.args(["--set", "sweep.exhaustive=true", "--set", "workload.num_request_ratio=40000"]);
     let child = search.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let started = Instant::now();
     while !place.path("out/trials.jsonl").exists() {

@@ -170,9 +170,16 @@ impl Ranking {
 
 /// What a ranking leaves out because only the best were asked for.
 pub fn left_out(ranked: usize, feasible: u64, stopped_early: u64) -> Option<String> {
+    let behind = feasible.saturating_sub(ranked as u64);
     let kinds = [
-        (feasible.saturating_sub(ranked as u64), "feasible candidates behind them"),
-        (stopped_early, "whose replays stopped early"),
+        (
+            behind,
+            if behind == 1 { "feasible candidate behind them" } else { "feasible candidates behind them" },
+        ),
+        (
+            stopped_early,
+            if stopped_early == 1 { "whose replay stopped early" } else { "whose replays stopped early" },
+        ),
     ];
     let left_out =
         kinds.iter().filter(|(count, _)| *count > 0).map(|(count, kind)| format!("{count} {kind}"));
@@ -282,4 +289,22 @@ fn remarks(candidates: &[Value], rows: &[Vec<usize>], same: Option<String>) -> V
     let is_outside = shown().any(|one| marks(one).contains(&"extrapolated"));
     remarks.extend(is_outside.then(|| OUTSIDE.to_owned()));
     remarks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_out_is_counted() {
+        let start = "only the best are ranked (sweep.top), without ";
+        let told = |ranked, feasible, early| {
+            left_out(ranked, feasible, early).map(|words| words.strip_prefix(start).unwrap().to_owned())
+        };
+        assert_eq!(told(3, 3, 0), None);
+        assert_eq!(told(3, 4, 0).unwrap(), "1 feasible candidate behind them");
+        let both = "2 feasible candidates behind them and 1 whose replay stopped early";
+        assert_eq!(told(3, 5, 1).unwrap(), both);
+        assert_eq!(told(3, 3, 2).unwrap(), "2 whose replays stopped early");
+    }
 }
