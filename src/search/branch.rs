@@ -7,6 +7,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::forecasts::Forecasts;
+use super::idle::Idle;
 use super::policy_filter::PlannerTarget;
 use super::pool::{Finder, Placement, Pool, Skipped, adjective};
 use super::projection::StructuredPool;
@@ -248,6 +249,12 @@ impl Branch {
     /// Tokens per KV block of the engines that take requests first; all engines of a branch have the same.
     pub fn block_size(&self) -> u32 {
         Role::of_mode(self.mode)[0].block_size(&self.config.search_space)
+    }
+
+    /// What tells which knobs make no difference at a point.
+    pub(super) fn idle(&self) -> Idle {
+        let is_sized = self.config.search_space.num_gpu_blocks.is_none();
+        Idle::new(&self.space, &self.placements, is_sized)
     }
 
     /// The layouts by the dimensions along which they differ, for samplers that learn; places are those of

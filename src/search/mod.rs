@@ -7,6 +7,7 @@
 mod branch;
 mod evaluator;
 mod forecasts;
+mod idle;
 mod journal;
 mod layout;
 mod memory;

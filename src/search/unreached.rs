@@ -18,9 +18,10 @@ use crate::search::unroll::Unrolled;
 use crate::serving;
 
 /// The router that weighs costs; it hears of caches.
-const WEIGHING: &str = "kv_router";
+pub(super) const WEIGHING: &str = "kv_router";
 /// Routers that hear nothing of caches and keep nobody waiting.
-const DEAF: [&str; 5] = ["round_robin", "random", "least_loaded", "power_of_two", "session_affinity"];
+pub(super) const DEAF: [&str; 5] =
+    ["round_robin", "random", "least_loaded", "power_of_two", "session_affinity"];
 
 /// The limits of a candidate's engines, and everything else that its replay depends on.
 #[derive(Clone, Debug, PartialEq)]

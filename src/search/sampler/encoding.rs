@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::config::search::{ParallelConfig, Shape};
+use crate::search::idle::Idle;
 use crate::search::layout;
 use crate::search::pool::Placement;
 use crate::search::space::{Dimension, Point, Space};
@@ -50,6 +51,7 @@ pub(super) struct Encoding {
     central_layout: u32,
     /// The knobs that vary, and the number of each choice.
     knobs: Vec<(usize, Vec<f64>)>,
+    idle: Idle,
 }
 
 impl Encoding {
@@ -64,7 +66,12 @@ impl Encoding {
             }
         }
         let central_layout = central_layout(&axes, &layouts);
-        Self { space: Arc::clone(space), axes, layouts, central_layout, knobs }
+        Self { space: Arc::clone(space), axes, layouts, central_layout, knobs, idle: Idle::default() }
+    }
+
+    /// The same where it is known beforehand which knobs make no difference.
+    pub(super) fn with_idle(self, idle: Idle) -> Self {
+        Self { idle, ..self }
     }
 
     /// The middle of the space: of sizes the middle choice (the smaller of two), of names the first.
@@ -87,11 +94,9 @@ impl Encoding {
     pub(super) fn encode(&self, point: &Point) -> Features {
         let layout = self.layouts.get(point.layout as usize).map_or(&[][..], |numbers| numbers);
         let knobs = self.knobs.iter().map(|(place, numbers)| {
-            if self.space.is_active(&point.choices, *place) {
-                numbers[point.choices[*place] as usize]
-            } else {
-                WITHOUT_EFFECT
-            }
+            let has_effect =
+                self.space.is_active(&point.choices, *place) && !self.idle.has(&self.space, point, *place);
+            if has_effect { numbers[point.choices[*place] as usize] } else { WITHOUT_EFFECT }
         });
         layout.iter().copied().chain(knobs).collect()
     }
@@ -240,6 +245,29 @@ pub(super) mod tests {
         assert_eq!(*encode(2, [1, 2, 0]), [1.0, 0.0, 0.0, 1.0, 0.5]);
         assert_eq!(encoding.knob(2), None);
         assert_eq!(encoding.knob(1), Some((Axis::Ordered, &[1.0, 0.0, 0.5][..])));
+    }
+
+    #[test]
+    fn a_knob_that_makes_no_difference_stands_in_the_middle() {
+        let knob = |name, choices: Value| Dimension {
+            name,
+            choices: choices.as_array().unwrap().clone(),
+            condition: None,
+        };
+        let space = Arc::new(Space::new(
+            3,
+            vec![
+                knob("router_mode", json!(["kv_router"])),
+                knob("overlap_score_credit", json!([0.0, 1.0])),
+                knob("prefill_load_scale", json!([0.0, 1.0])),
+            ],
+        ));
+        let idle = Idle::new(&space, &placements(), true);
+        let encoding = Encoding::new(&space, &placements()).with_idle(idle);
+        let weights =
+            |choices: [u32; 3]| encoding.encode(&space.canonical(0, choices.to_vec()))[3..].to_vec();
+        assert_eq!([weights([0, 0, 0]), weights([0, 1, 0])], [[0.5, 0.0], [0.5, 0.0]]);
+        assert_eq!([weights([0, 0, 1]), weights([0, 1, 1])], [[0.0, 1.0], [1.0, 1.0]]);
     }
 
     #[test]

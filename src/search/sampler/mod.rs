@@ -60,7 +60,7 @@ impl Branch {
     pub fn sampler(&self, config: &PolicyConfig, seed: u64) -> Option<Box<dyn Sampler>> {
         let space = Arc::clone(&self.space);
         Some(match config.policy.as_str() {
-            "gp_ucb_pe" => Box::new(GpUcbPe::new(space, &self.placements, seed)),
+            "gp_ucb_pe" => Box::new(GpUcbPe::new(space, &self.placements, self.idle(), seed)),
             "tpe" => Box::new(Tpe::new(space, &self.placements, seed)),
             "halton" => Box::new(Halton::new(space, seed)),
             "random" => Box::new(Random::new(space, seed)),

@@ -36,6 +36,7 @@ use super::encoding::{Encoding, Features};
 use super::halton::Halton;
 use super::merit::best_first;
 use super::{Observation, Sampler};
+use crate::search::idle::Idle;
 use crate::search::pool::Placement;
 use crate::search::space::{Point, Space};
 
@@ -47,6 +48,8 @@ const AFRESH: f64 = 1.5;
 const EXPLORE_FIRST: f64 = 0.1;
 /// How often a hopeful point is one that differs in a single thing from one of the best.
 const STAY_NEAR: f64 = 0.5;
+/// Observations with the best results that are looked around.
+const MOST_BEST: usize = 24;
 /// How often a later point of a batch is the most hopeful one instead.
 const EXPLOIT_LATER: f64 = 0.5;
 /// The same where there are several objectives: many points of a frontier are worth following.
@@ -91,9 +94,9 @@ enum Choice {
 
 impl GpUcbPe {
     /// A sampler of the points of one branch.
-    pub(in crate::search) fn new(space: Arc<Space>, placements: &[Placement], seed: u64) -> Self {
+    pub(in crate::search) fn new(space: Arc<Space>, placements: &[Placement], idle: Idle, seed: u64) -> Self {
         Self {
-            encoding: Encoding::new(&space, placements),
+            encoding: Encoding::new(&space, placements).with_idle(idle),
             first: Halton::new(Arc::clone(&space), seed),
             stream: ChaCha8Rng::seed_from_u64(seed),
             points: Vec::new(),
@@ -197,7 +200,7 @@ impl GpUcbPe {
         if is_first == switches { Choice::LeastKnown } else { Choice::MostHopeful(among) }
     }
 
-    /// The best feasible observations.
+    /// The feasible observations with the best results: several that came out the same are one result.
     fn best(&self) -> Vec<Point> {
         let feasible: Vec<(&Point, &[f64])> = self
             .points
@@ -206,7 +209,18 @@ impl GpUcbPe {
             .filter_map(|(point, figures)| Some((point, figures.as_deref()?)))
             .collect();
         let figures: Vec<&[f64]> = feasible.iter().map(|(_, figures)| *figures).collect();
-        best_first(&figures).into_iter().take(pool::STARTS).map(|place| feasible[place].0.clone()).collect()
+        let (mut results, mut best): (Vec<&[f64]>, Vec<Point>) = (Vec::new(), Vec::new());
+        for place in best_first(&figures) {
+            if !results.contains(&figures[place]) {
+                if results.len() == pool::STARTS {
+                    break;
+                }
+                results.push(figures[place]);
+            }
+            best.push(feasible[place].0.clone());
+        }
+        best.truncate(MOST_BEST);
+        best
     }
 
     /// While nothing is feasible: points that may come nearest to the bar, if it is known by how much others miss it.
@@ -369,6 +383,28 @@ mod tests {
     }
 
     #[test]
+    fn the_best_are_so_many_results_and_all_that_came_to_one_of_them() {
+        let space = plan(config()).branches[0].space.clone();
+        let mut sampler = GpUcbPe::new(Arc::clone(&space), &[], Idle::default(), 1);
+        let observe = |sampler: &mut GpUcbPe, index: u64, figure: f64| {
+            let measured = Observation::Measured { figures: &[figure], margin: None };
+            sampler.observe(&space.point(index), &measured);
+        };
+        for (index, figure) in [4.0, 7.0, 5.0, 7.0, 3.0, 6.0, 4.0].into_iter().enumerate() {
+            observe(&mut sampler, index as u64, figure);
+        }
+        let best = |sampler: &GpUcbPe| -> Vec<u64> {
+            let place = |point: &Point| (0..space.size()).find(|&index| space.point(index) == *point).unwrap();
+            sampler.best().iter().map(place).collect()
+        };
+        assert_eq!(best(&sampler), [1, 3, 5, 2, 0, 6]);
+        for index in 7..100 {
+            observe(&mut sampler, index, 7.0);
+        }
+        assert_eq!(best(&sampler).len(), MOST_BEST);
+    }
+
+    #[test]
     fn the_seed_decides_and_nothing_comes_twice() {
         let points = course(1, 24);
         assert_eq!(points, course(1, 24));
@@ -384,7 +420,7 @@ mod tests {
             Observation::Infeasible { reason: "no", margin: None },
             Observation::Measured { figures: &[1.0, 2.0], margin: None },
         ] {
-            let mut sampler = GpUcbPe::new(Arc::clone(&space), &placements, 1);
+            let mut sampler = GpUcbPe::new(Arc::clone(&space), &placements, Idle::default(), 1);
             let mut seen = BTreeSet::new();
             while let batch = sampler.suggest(5)
                 && !batch.is_empty()
