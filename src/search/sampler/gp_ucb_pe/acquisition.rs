@@ -91,7 +91,7 @@ impl Outlook {
         let shortfall = self.front.iter().map(behind).fold(0.0, f64::max);
         let constraints = constraints.iter().zip(&self.thresholds);
         let infeasible: f64 = constraints.map(|(one, least)| (least - reach(one)).max(0.0)).sum();
-        let spread: f64 = objectives.iter().map(|one| libm::sqrt(one.pending_variances[point])).sum();
+        let spread: f64 = objectives.iter().map(|one| doubt(one, point)).sum();
         spread / objectives.len() as f64 - SHORTFALL * (shortfall + infeasible)
     }
 }
@@ -111,12 +111,29 @@ fn log_gain(objectives: &[Beliefs], frontier: &Frontier, point: usize) -> f64 {
     if gain > LEAST_GAIN { libm::log(gain) } else { libm::log(LEAST_GAIN) - 1.0 / (1.0 + libm::exp(bounds)) }
 }
 
-/// The logarithm of the improvement over the best label that is expected of a point (Jones, Schonlau and Welch 1998): with `z`
-/// standard deviations `s` from the best to the mean, `s (z N(z) + n(z))`. Far below the best, where that is too small for a
-/// number, it follows the first term of its asymptotic series, `s n(z) / z²`, so that points can still be told apart.
+/// How little is known of a point: the standard deviation of its label, where there is a forest too the geometric mean of both.
+fn doubt(objective: &Beliefs, point: usize) -> f64 {
+    let own = libm::sqrt(objective.pending_variances[point]);
+    let Some(opinion) = objective.second.of_points.get(point) else { return own };
+    let other = libm::sqrt(opinion.variance).max(LEAST_DOUBT);
+    libm::pow(own, 1.0 - objective.second.say) * libm::pow(other, objective.second.say)
+}
+
+/// The logarithm of the improvement over the best label that is expected of a point: by the process or, where there is a forest
+/// too, the mean of what both say, so that either can tell that nothing is to be expected.
 fn log_improvement(objective: &Beliefs, best: f64, point: usize) -> f64 {
-    let spread = libm::sqrt(objective.pending_variances[point]).max(LEAST_DOUBT);
-    let distance = (objective.means[point] - best) / spread;
+    let own = log_expected_improvement(objective.means[point], objective.pending_variances[point], best);
+    let Some(opinion) = objective.second.of_points.get(point) else { return own };
+    let other = log_expected_improvement(opinion.mean, opinion.variance, best);
+    (1.0 - objective.second.say) * own + objective.second.say * other
+}
+
+/// The logarithm of the improvement over the best that is expected of a normal distribution (Jones, Schonlau and Welch 1998): with
+/// `z` standard deviations `s` from the best to the mean, `s (z N(z) + n(z))`. Far below the best, where that is too small for a
+/// number, it follows the first term of its asymptotic series, `s n(z) / z²`, so that points can still be told apart.
+fn log_expected_improvement(mean: f64, variance: f64, best: f64) -> f64 {
+    let spread = libm::sqrt(variance).max(LEAST_DOUBT);
+    let distance = (mean - best) / spread;
     let log_density = -0.5 * (distance * distance + libm::log(std::f64::consts::TAU));
     let share = if distance < FAR_BELOW {
         log_density - 2.0 * libm::log(-distance)
@@ -137,6 +154,8 @@ fn chance(constraint: &Beliefs, least: f64, point: usize) -> f64 {
 mod tests {
     use rand::SeedableRng;
 
+    use super::super::forest::Opinion;
+    use super::super::process::SecondOpinion;
     use super::*;
 
     fn beliefs(means: &[f64], variances: &[f64], pending: &[f64]) -> Beliefs {
@@ -184,6 +203,28 @@ mod tests {
         }
         let certain = outlook(&[&[0.3]]).hope(&[beliefs(&[0.2], &[0.0], &[0.0])], 0);
         assert!(certain.is_finite() && certain < -1e6);
+    }
+
+    #[test]
+    fn a_second_opinion_counts_as_far_as_it_has_a_say() {
+        let with = |say: f64, mean: f64, variance: f64| {
+            let second = SecondOpinion { of_points: vec![Opinion { mean, variance }], say };
+            let mut one = beliefs(&[0.2], &[9.0], &[0.01]);
+            one.second = second;
+            [one]
+        };
+        let hope = |say: f64| outlook(&[&[0.3]]).hope(&with(say, 0.4, 0.04), 0);
+        let expected = |mean: f64, variance: f64| log_expected_improvement(mean, variance, 0.3);
+        let (own, other) = (expected(0.2, 0.01), expected(0.4, 0.04));
+        for say in [0.0, 0.25, 1.0] {
+            assert!((hope(say) - (own + say * (other - own))).abs() < 1e-12);
+        }
+        // Standard deviations of 0.1 and 0.4.
+        assert!((doubt(&with(0.5, 0.0, 0.16)[0], 0) - 0.2).abs() < 1e-12);
+        assert!((doubt(&with(0.0, 0.0, 0.16)[0], 0) - 0.1).abs() < 1e-12);
+        assert!(doubt(&with(0.5, 0.0, 0.0)[0], 0) > 0.0);
+        let certain = outlook(&[&[0.3]]).hope(&with(0.5, 0.3, 0.0), 0);
+        assert!(certain.is_finite() && certain < hope(0.0));
     }
 
     #[test]

@@ -1,18 +1,19 @@
 //! Points that a model of the whole space expects to be good, or knows too little about.
 //!
 //! Batched Bayesian optimisation by expected improvement, confidence bounds and pure exploration. Every objective has a Gaussian process
-//! over the knobs ([`process`]), fitted anew for every batch to labels that are robust against outliers ([`warping`]). The
-//! first point of a batch is, most of the time, the most hopeful one; the others are mostly those about which least is known
-//! among all that may still be the best ([`acquisition`]); whatever was chosen earlier in the batch counts as known. Hope is
-//! the improvement that is expected of a point: of one objective over the best, of several in the hypervolume below their
-//! [`frontier`]. What may be a copy of a point that was tried is worth as much less, and what
-//! most likely is one comes last ([`twins`]).
+//! over the knobs ([`process`]), fitted anew for every batch to labels that are robust against outliers ([`warping`]); where there
+//! is one objective, a [`forest`] is asked as well. The first point of a batch is, most of the time, the most hopeful one; the others are
+//! mostly those about which least is known among all that may still be the best ([`acquisition`]); whatever was chosen earlier in the
+//! batch counts as known. Hope is the improvement that is expected of a point: of one objective over the best, of several in the
+//! hypervolume below their [`frontier`]. What may be a copy of a point that was tried is worth as much less, and what most likely is
+//! one comes last ([`twins`]).
 //!
 //! The inner search is over points of the space itself, so nothing has to be rounded and nothing comes twice: all points of
 //! a small space, and of a large one a random part and what lies around the best.
 
 mod acquisition;
 mod constraints;
+mod forest;
 mod frontier;
 mod kernel;
 mod minimise;
@@ -29,6 +30,7 @@ use rand_chacha::ChaCha8Rng;
 
 use self::acquisition::{Outlook, upper_bound};
 use self::constraints::constraints;
+use self::forest::Forest;
 use self::pool::{Among, Pool};
 use self::process::{Beliefs, Evidence, Process};
 use self::twins::Twins;
@@ -146,7 +148,7 @@ impl GpUcbPe {
                 warping::labels(&feasible.iter().map(|figures| figures[objective]).collect::<Vec<_>>())
             })
             .collect();
-        let labels =
+        let labels: Vec<Vec<f64>> =
             (0..features.len()).map(|place| columns.iter().map(|column| column[place]).collect()).collect();
         if self.figures.len() as f64 > AFRESH * self.fitted_afresh as f64 {
             self.fitted_afresh = self.figures.len();
@@ -158,16 +160,29 @@ impl GpUcbPe {
         let of_objectives = columns.into_iter().map(|column| (features.clone(), column));
         let of_constraints = constraints.into_iter().map(|one| (one.features, one.labels));
         let (mut processes, mut ends) = (Vec::new(), Vec::new());
-        for (place, (features, labels)) in of_objectives.chain(of_constraints).enumerate() {
-            let evidence = Evidence::new(self.encoding.axes(), &features, labels);
+        for (place, (features, column)) in of_objectives.chain(of_constraints).enumerate() {
+            let evidence = Evidence::new(self.encoding.axes(), &features, column);
             let is_of_frontier = objectives > 1 && place < objectives;
             let evidence = if is_of_frontier { evidence.with_weak_prior() } else { evidence };
             let (process, end) = evidence.fit(self.ends.get(place).map(Vec::as_slice))?;
-            processes.push(process);
+            let is_only_objective = objectives == 1 && place == 0;
+            processes.push(if is_only_objective { self.with_forest(process, &labels) } else { process });
             ends.push(end);
         }
         self.ends = ends;
         Some(Model { labels, processes, objectives, thresholds })
+    }
+
+    /// The process of the only objective, with a forest of the same observations; what is pending counts as if it came out as
+    /// the process expects.
+    fn with_forest(&mut self, process: Process, labels: &[Vec<f64>]) -> Process {
+        let pending: Vec<Features> = self.pending.iter().map(|point| self.encoding.encode(point)).collect();
+        let expected = process.beliefs(&pending).means;
+        let observed = labels.len();
+        let labels: Vec<f64> = labels.iter().map(|label| label[0]).chain(expected).collect();
+        let points: Vec<Features> = self.feasible_features().into_iter().chain(pending).collect();
+        let forest = Forest::grow(self.encoding.axes(), &points, &labels, observed, &mut self.stream);
+        process.with_forest(forest)
     }
 
     fn choose_batch(&mut self, count: usize) -> Option<Vec<Point>> {
@@ -394,7 +409,8 @@ mod tests {
             observe(&mut sampler, index as u64, figure);
         }
         let best = |sampler: &GpUcbPe| -> Vec<u64> {
-            let place = |point: &Point| (0..space.size()).find(|&index| space.point(index) == *point).unwrap();
+            let place =
+                |point: &Point| (0..space.size()).find(|&index| space.point(index) == *point).unwrap();
             sampler.best().iter().map(place).collect()
         };
         assert_eq!(best(&sampler), [1, 3, 5, 2, 0, 6]);

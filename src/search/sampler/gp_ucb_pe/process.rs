@@ -2,6 +2,7 @@
 
 use nalgebra::{Cholesky, DMatrix, DVector, Dyn};
 
+use super::forest::{Forest, Opinion};
 use super::kernel::{Kernel, matern};
 use super::minimise::minimise;
 use crate::search::sampler::encoding::{Axis, Features};
@@ -180,7 +181,8 @@ impl Evidence {
     pub(super) fn explained_by(self, kernel: Kernel) -> Option<Process> {
         let factor = self.factor(&kernel, &self.scaled_distances(&kernel))?;
         let weights = factor.solve(&self.labels);
-        Some(Process { axes: self.axes, points: self.points, kernel, factor: factor.unpack(), weights })
+        let factor = factor.unpack();
+        Some(Process { axes: self.axes, points: self.points, kernel, factor, weights, forest: None })
     }
 }
 
@@ -197,9 +199,35 @@ pub(super) struct Process {
     /// The lower triangular root of the covariance of the observations.
     factor: DMatrix<f64>,
     weights: DVector<f64>,
+    /// Another model of the same labels.
+    forest: Option<Forest>,
 }
 
 impl Process {
+    /// The same with a forest beside it.
+    pub(super) fn with_forest(self, forest: Forest) -> Self {
+        Self { forest: Some(forest), ..self }
+    }
+
+    /// The mean square of what observations are off from what is expected of them without them (Rasmussen and Williams 2006,
+    /// 5.4.2: each weight over its place on the diagonal of the inverse covariance).
+    fn squared_error(&self) -> f64 {
+        let count = self.points.len();
+        let mut inverse = DMatrix::identity(count, count);
+        self.factor.solve_lower_triangular_mut(&mut inverse);
+        let off = |(column, weight): (usize, &f64)| weight / inverse.column(column).norm_squared();
+        let squares: f64 = self.weights.iter().enumerate().map(off).map(|off| off * off).sum();
+        squares / count.max(1) as f64
+    }
+
+    /// What the forest says of these points. Each of the two has as much say as the other is off where it was not told.
+    fn second_opinion(&self, points: &[Features]) -> SecondOpinion {
+        let Some(forest) = &self.forest else { return SecondOpinion::default() };
+        let (own, other) = (self.squared_error(), forest.squared_error);
+        let say = if own + other > 0.0 { own / (own + other) } else { 0.5 };
+        SecondOpinion { of_points: points.iter().map(|at| forest.opinion(at)).collect(), say }
+    }
+
     /// What it believes of these points.
     pub(super) fn beliefs(&self, points: &[Features]) -> Beliefs {
         let covariance = |row: usize, column: usize| {
@@ -214,8 +242,18 @@ impl Process {
             .iter()
             .map(|half| (self.kernel.variance - half.iter().map(|part| part * part).sum::<f64>()).max(0.0))
             .collect();
-        Beliefs { means, pending_variances: variances.clone(), variances, halves }
+        let second = self.second_opinion(points);
+        Beliefs { means, pending_variances: variances.clone(), variances, halves, second }
     }
+}
+
+/// What a forest says of the same points.
+#[derive(Clone, Default)]
+pub(super) struct SecondOpinion {
+    /// None where there is no forest.
+    pub(super) of_points: Vec<Opinion>,
+    /// How much it counts, of 1.
+    pub(super) say: f64,
 }
 
 /// What a process believes of some points.
@@ -228,6 +266,7 @@ pub(super) struct Beliefs {
     pub(super) pending_variances: Vec<f64>,
     /// For each point, its covariances with the observations, solved by the factor.
     halves: Vec<Vec<f64>>,
+    pub(super) second: SecondOpinion,
 }
 
 impl Beliefs {
@@ -238,6 +277,7 @@ impl Beliefs {
             variances: variances.to_vec(),
             pending_variances: pending_variances.to_vec(),
             halves: Vec::new(),
+            second: SecondOpinion::default(),
         }
     }
 
@@ -247,6 +287,7 @@ impl Beliefs {
         self.variances.append(&mut more.variances);
         self.pending_variances.append(&mut more.pending_variances);
         self.halves.append(&mut more.halves);
+        self.second.of_points.append(&mut more.second.of_points);
     }
 
     /// Takes into account that the point at `chosen` will be observed, with whatever result: one more row of the factor.
@@ -305,6 +346,31 @@ mod tests {
         assert_near(beliefs.pending_variances[0], 0.029_341_694_777_778_038);
         assert_near(beliefs.pending_variances[1], 0.007_593_119_335_847_387);
         assert_near(beliefs.variances[1], 0.031_547_532_281_322_98);
+    }
+
+    #[test]
+    fn whoever_foretells_better_has_more_say() {
+        let process = evidence().explained_by(kernel()).unwrap();
+        let squares: f64 = (0..3)
+            .map(|left_out| {
+                let mut points = process.points.clone();
+                let mut labels = vec![0.3, -0.2, 0.1];
+                let (point, label) = (points.remove(left_out), labels.remove(left_out));
+                let without = Evidence::new(&process.axes, &points, labels).explained_by(kernel()).unwrap();
+                let off = without.beliefs(&[point]).means[0] - label;
+                off * off
+            })
+            .sum();
+        assert_near(process.squared_error(), squares / 3.0);
+        let error = process.squared_error();
+        let say = |forest_error: f64| {
+            let process = evidence().explained_by(kernel()).unwrap();
+            process.with_forest(Forest::made_up(forest_error)).second_opinion(&[]).say
+        };
+        assert_near(say(error), 0.5);
+        assert_near(say(3.0 * error), 0.25);
+        assert_near(say(0.0), 1.0);
+        assert!(process.second_opinion(&process.points).of_points.is_empty());
     }
 
     #[test]
