@@ -87,7 +87,9 @@ impl Forest {
         let tree = |_| {
             let drawn: Vec<usize> = (0..points.len()).map(|_| stream.random_range(0..points.len())).collect();
             let mut is_seen = vec![false; points.len()];
-            drawn.iter().for_each(|&place| is_seen[place] = true);
+            for &place in &drawn {
+                is_seen[place] = true;
+            }
             let mut tree = Tree { nodes: Vec::new() };
             tree.add(observations, drawn, stream);
             for ((sums, point), _) in
