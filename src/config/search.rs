@@ -395,7 +395,7 @@ pub struct SweepConfig {
     pub candidates_per_round: u32,
     /// Seed of every sampler.
     pub random_seed: u64,
-    /// Wall-clock limit of one replay in seconds; `None` is none.
+    /// Wall-clock limit of one replay in seconds; null is none.
     #[schemars(extend("exclusiveMinimum" = 0.0))]
     pub max_eval_seconds: Option<f64>,
     /// Passes that one replay may simulate: a limit that does not depend on the machine.

@@ -125,7 +125,7 @@ impl Display for Cause {
                 let mode = adjective(deployment_mode);
                 write!(
                     f,
-                    "suggestions ran out with {found} of {wanted} new {mode} candidates in the last round"
+                    "the last round used up its suggestions with {found} of {wanted} new {mode} candidates"
                 )
             }
         }
