@@ -199,14 +199,16 @@ pub(super) struct Process {
     /// The lower triangular root of the covariance of the observations.
     factor: DMatrix<f64>,
     weights: DVector<f64>,
-    /// Another model of the same labels.
-    forest: Option<Forest>,
+    /// Another model of the same labels, and how much say it has, of 1.
+    forest: Option<(Forest, f64)>,
 }
 
 impl Process {
-    /// The same with a forest beside it.
+    /// The same with a forest beside it. Each of the two has as much say as the other is off where it was not told.
     pub(super) fn with_forest(self, forest: Forest) -> Self {
-        Self { forest: Some(forest), ..self }
+        let (own, other) = (self.squared_error(), forest.squared_error);
+        let say = if own + other > 0.0 { own / (own + other) } else { 0.5 };
+        Self { forest: Some((forest, say)), ..self }
     }
 
     /// The mean square of what observations are off from what is expected of them without them (Rasmussen and Williams 2006,
@@ -220,12 +222,10 @@ impl Process {
         squares / count.max(1) as f64
     }
 
-    /// What the forest says of these points. Each of the two has as much say as the other is off where it was not told.
+    /// What the forest says of these points.
     fn second_opinion(&self, points: &[Features]) -> SecondOpinion {
-        let Some(forest) = &self.forest else { return SecondOpinion::default() };
-        let (own, other) = (self.squared_error(), forest.squared_error);
-        let say = if own + other > 0.0 { own / (own + other) } else { 0.5 };
-        SecondOpinion { of_points: points.iter().map(|at| forest.opinion(at)).collect(), say }
+        let Some((forest, say)) = &self.forest else { return SecondOpinion::default() };
+        SecondOpinion { of_points: points.iter().map(|at| forest.opinion(at)).collect(), say: *say }
     }
 
     /// What it believes of these points.
